@@ -1,0 +1,1 @@
+"""Brokers: the contract and its implementations."""

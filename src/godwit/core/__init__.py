@@ -1,0 +1,1 @@
+"""The words and rules of a message queue, without I/O."""

@@ -1,0 +1,183 @@
+"""A message sealed for transport: the facts a broker needs, and the encoded message it never looks into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from godwit.core.clock import to_ms
+from godwit.core.errors import InvalidMessage
+from godwit.core.message import Message
+from godwit.core.names import GroupName, MessageId, QueueName, check_message_id, check_type, group_name, queue_name
+
+MAX_MESSAGE_BYTES: Final = 10 << 20
+MAX_ATTRIBUTE_KEY_BYTES: Final = 256
+MAX_ATTRIBUTE_VALUE_BYTES: Final = 1024
+MAX_ORDERING_KEY_BYTES: Final = 1024
+MAX_PAYLOAD_DEPTH: Final = 64
+RESERVED_ATTRIBUTE_PREFIX: Final = "goog"  # covers googclient_ too
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Message)
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False):
+    """What a broker carries. `body` is opaque to it; `size` is what limits count."""
+
+    id: MessageId
+    queue: QueueName
+    body: bytes
+    size: int
+    created_at_ms: int
+    type: str = "message"
+    priority: int = 50
+    ordering_key: str | None = None
+    group: GroupName | None = None
+    deliver_at_ms: int | None = None
+    expires_at_ms: int | None = None
+    schedule_id: str | None = None
+    campaign: str | None = None
+    replay_of: MessageId | None = None
+
+    def open(self) -> Message:
+        """Return the message inside; raises msgspec.DecodeError when it is not one of ours."""
+        return _decoder.decode(self.body)
+
+
+def seal(message: Message) -> Envelope:
+    """Check a message against every limit and return it ready for a broker."""
+    check_message_id(message.id)
+    check_type(message.type)
+    queue = message.routing.target_queue or message.queue
+    if not queue:
+        raise InvalidMessage("queue", "is not set", "Give the message a queue, or let routing rules choose one.")
+    queue_name(queue)
+    if message.routing.consumer_group is not None:
+        group_name(message.routing.consumer_group)
+    priority = message.effective_priority
+    if type(priority) is bool or not isinstance(priority, int) or not 0 <= priority <= 100:
+        raise InvalidMessage("priority", f"is {priority!r}", "Use a whole number from 0 to 100.")
+    check_attributes(message.attributes)
+    check_attributes(message.metadata.headers, what="header")
+    if message.ordering_key is not None:
+        check_ordering_key(message.ordering_key)
+    check_payload(message.payload)
+    scheduling = message.scheduling
+    body = _encode(message)
+    check_size(len(body))
+    return Envelope(
+        message.id,
+        queue,
+        body,
+        len(body),
+        aware_ms("created_at", message.created_at),
+        message.type,
+        int(priority),
+        message.ordering_key,
+        message.routing.consumer_group,
+        aware_ms("deliver_at", scheduling.deliver_at) if scheduling and scheduling.deliver_at is not None else None,
+        aware_ms("expires_at", message.expires_at) if message.expires_at is not None else None,
+        scheduling.schedule_id if scheduling else None,
+        scheduling.campaign if scheduling else None,
+        message.replay_of,
+    )
+
+
+def seal_all(messages: Iterable[Message]) -> list[Envelope]:
+    """Seal a batch; one bad message refuses them all and the error names its place."""
+    sealed = []
+    for index, message in enumerate(messages):
+        try:
+            sealed.append(seal(message))
+        except InvalidMessage as error:
+            raise error.at(index) from error
+    return sealed
+
+
+def _encode(message: Message) -> bytes:
+    try:
+        return _encoder.encode(message)
+    except (TypeError, ValueError, OverflowError, UnicodeEncodeError) as error:
+        raise InvalidMessage("content", f"cannot be written as JSON ({error})", "Use plain JSON values.") from error
+
+
+def check_size(size: int) -> None:
+    """Refuse messages over 10 MB (2^20 bytes each)."""
+    if size > MAX_MESSAGE_BYTES:
+        raise InvalidMessage(
+            "size",
+            f"is {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}",
+            "Store large content elsewhere and send a reference to it.",
+        )
+
+
+def check_attributes(attributes: Mapping[str, str], *, what: str = "attribute") -> None:
+    """Refuse keys and values outside the limits."""
+    for key, value in attributes.items():
+        if not isinstance(key, str) or not key:
+            raise InvalidMessage(what, f"key {key!r} is empty or not a string", "Give every key a non-empty name.")
+        if len(key.encode("utf-8", "surrogatepass")) > MAX_ATTRIBUTE_KEY_BYTES:
+            raise InvalidMessage(
+                what, f"key {key[:20]!r}... is longer than {MAX_ATTRIBUTE_KEY_BYTES} bytes", "Use a shorter key."
+            )
+        if key.startswith(RESERVED_ATTRIBUTE_PREFIX):
+            raise InvalidMessage(what, f"key {key!r} has a reserved prefix", "Do not begin keys with 'goog'.")
+        if not isinstance(value, str):
+            raise InvalidMessage(
+                what, f"{key!r} has a value of type {type(value).__name__}", "Attribute values are strings; convert it."
+            )
+        if len(value.encode("utf-8", "surrogatepass")) > MAX_ATTRIBUTE_VALUE_BYTES:
+            raise InvalidMessage(
+                what,
+                f"{key!r} has a value longer than {MAX_ATTRIBUTE_VALUE_BYTES} bytes",
+                "Put long values into the payload.",
+            )
+
+
+def check_ordering_key(key: str) -> None:
+    """Refuse empty and overlong ordering keys."""
+    if not isinstance(key, str) or not 0 < len(key.encode("utf-8", "surrogatepass")) <= MAX_ORDERING_KEY_BYTES:
+        raise InvalidMessage(
+            "ordering_key", f"is {str(key)[:20]!r}", f"Use 1 to {MAX_ORDERING_KEY_BYTES} bytes of text, or none."
+        )
+
+
+def aware_ms(field: str, instant: datetime) -> int:
+    """Return an instant in milliseconds; refuse one without a time zone."""
+    if not isinstance(instant, datetime) or instant.utcoffset() is None:
+        raise InvalidMessage(field, f"is {instant!r}, without a time zone", "Use an aware datetime, such as datetime.now(UTC).")
+    return to_ms(instant)
+
+
+def check_payload(value: Any, *, depth: int = 0, path: str = "payload") -> None:
+    """Refuse what JSON would change or cannot carry, naming the place."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return
+    if kind is float:
+        if not math.isfinite(value):
+            raise InvalidMessage(path, f"is {value!r}, which JSON cannot carry", "Send null or a string instead.")
+        return
+    if depth >= MAX_PAYLOAD_DEPTH:
+        raise InvalidMessage(path, f"is nested deeper than {MAX_PAYLOAD_DEPTH}", "Flatten the payload.")
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise InvalidMessage(path, f"has the key {key!r}, which is not a string", "JSON keys are strings.")
+            if type(item) not in _PLAIN:
+                check_payload(item, depth=depth + 1, path=f"{path}.{key}")
+    elif kind is list or kind is tuple:
+        for index, item in enumerate(value):
+            if type(item) not in _PLAIN:
+                check_payload(item, depth=depth + 1, path=f"{path}[{index}]")
+    else:
+        raise InvalidMessage(
+            path,
+            f"is of type {kind.__name__}, which JSON cannot carry",
+            "Convert it first: datetimes with isoformat(), bytes with base64, objects with msgspec.to_builtins().",
+        )

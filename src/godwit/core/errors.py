@@ -1,0 +1,409 @@
+"""Every error Godwit raises.
+
+    GodwitError
+    ├── InvalidArgumentError (3)    the caller's input is wrong; nothing was changed
+    │   ├── InvalidAckId
+    │   ├── InvalidMessage
+    │   ├── InvalidName
+    │   ├── InvalidSetting
+    │   └── UnknownScheme
+    ├── NotFoundError (5)           the thing named does not exist
+    │   ├── QueueNotFound, GroupNotFound
+    │   └── TopicNotFound, SubscriptionNotFound
+    ├── AlreadyExistsError (6)      it exists, with other settings
+    ├── QueueFull (8)               a group's limit is reached; retry when it has drained
+    ├── PartialPublish              some chunks of a publish were stored before the cause
+    ├── JournalLost                 the journal no longer holds what a reader asks for
+    └── BrokerError (14)            the backend cannot serve
+        ├── BrokerBusy, BrokerClosed, BrokerUnavailable
+        └── StorageFull, StorageCorrupt, StorageTooNew, StorageUnsupported
+
+`str(error)` is one sentence of fact followed by one of remedy; both are also attributes. Arguments equal the
+constructor's signature, so every error pickles. `code` follows the gRPC status numbers of the broker specification.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+SHOWN_VALUE_CHARACTERS = 80
+
+
+class GodwitError(Exception):
+    """The root of all errors of this library."""
+
+    code: ClassVar[int] = 2
+
+    @property
+    def fact(self) -> str:
+        """What happened, with the offending value."""
+        return " ".join(str(argument) for argument in self.args)
+
+    @property
+    def remedy(self) -> str:
+        """What the caller can do about it."""
+        return ""
+
+    def __str__(self) -> str:
+        """Return the fact, then the remedy."""
+        return f"{self.fact}. {self.remedy}" if self.remedy else self.fact
+
+
+def shown(value: object) -> str:
+    """Return `value` as it may appear in an error text: quoted and shortened."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_VALUE_CHARACTERS else f"{text[:SHOWN_VALUE_CHARACTERS]}..."
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """Return known names for an error text."""
+    return ", ".join(repr(name) for name in names[:10]) + (", ..." if len(names) > 10 else "") if names else "none"
+
+
+class InvalidArgumentError(GodwitError):
+    """The caller's input is wrong; nothing was changed."""
+
+    code = 3
+
+
+class InvalidAckId(InvalidArgumentError):
+    """The ack id is unknown, was already used, or its lease was taken back."""
+
+    def __init__(self, ack_id: str) -> None:
+        self.ack_id = ack_id
+        super().__init__(ack_id)
+
+    @property
+    def fact(self) -> str:
+        return f"Invalid ack ID: {self.ack_id}"
+
+    @property
+    def remedy(self) -> str:
+        return "It was settled before, its lease ran out, or it never existed; pull again to get a valid one."
+
+
+class InvalidMessage(InvalidArgumentError):
+    """A message, or one of a batch, cannot be accepted; none of the batch was published."""
+
+    def __init__(self, field: str, problem: str, remedy: str, index: int | None = None) -> None:
+        self.field, self.problem, self.index = field, problem, index
+        self._remedy = remedy
+        super().__init__(field, problem, remedy, index)
+
+    @property
+    def fact(self) -> str:
+        where = "Message" if self.index is None else f"Message {self.index} of the batch"
+        return f"{where}: {self.field} {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+    def at(self, index: int) -> InvalidMessage:
+        """Return the same error, naming the message's place in its batch."""
+        return InvalidMessage(self.field, self.problem, self._remedy, index)
+
+
+class InvalidName(InvalidArgumentError):
+    """A queue, group, type or message id is not a usable name."""
+
+    def __init__(self, what: str, name: str, allowed: str) -> None:
+        self.what, self.name, self.allowed = what, name, allowed
+        super().__init__(what, name, allowed)
+
+    @property
+    def fact(self) -> str:
+        return f"{shown(self.name)} is not a {self.what} name"
+
+    @property
+    def remedy(self) -> str:
+        return f"Allowed: {self.allowed}."
+
+
+class InvalidSetting(InvalidArgumentError):
+    """A setting of a queue, a group or a call has an impossible value."""
+
+    def __init__(self, setting: str, value: object, allowed: str) -> None:
+        self.setting, self.value, self.allowed = setting, value, allowed
+        super().__init__(setting, value, allowed)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.setting} is {shown(self.value)}"
+
+    @property
+    def remedy(self) -> str:
+        return f"Allowed: {self.allowed}."
+
+
+class UnknownScheme(InvalidArgumentError):
+    """A URL names a broker that does not exist."""
+
+    def __init__(self, scheme: str, known: tuple[str, ...]) -> None:
+        self.scheme, self.known = scheme, known
+        super().__init__(scheme, known)
+
+    @property
+    def fact(self) -> str:
+        return f"No broker has the URL scheme {shown(self.scheme)}"
+
+    @property
+    def remedy(self) -> str:
+        return f"Use one of {listed(self.known)}."
+
+
+class NotFoundError(GodwitError):
+    """The thing named does not exist."""
+
+    code = 5
+
+
+class QueueNotFound(NotFoundError):
+    """No queue of this name is declared."""
+
+    def __init__(self, queue: str, known: tuple[str, ...] = ()) -> None:
+        self.queue, self.known = queue, known
+        super().__init__(queue, known)
+
+    @property
+    def fact(self) -> str:
+        return f"Queue {shown(self.queue)} is not declared (declared: {listed(self.known)})"
+
+    @property
+    def remedy(self) -> str:
+        return "Declare it before use."
+
+
+class GroupNotFound(NotFoundError):
+    """The queue has no group of this name."""
+
+    def __init__(self, queue: str, group: str, known: tuple[str, ...] = ()) -> None:
+        self.queue, self.group, self.known = queue, group, known
+        super().__init__(queue, group, known)
+
+    @property
+    def fact(self) -> str:
+        return f"Queue {shown(self.queue)} has no group {shown(self.group)} (it has: {listed(self.known)})"
+
+    @property
+    def remedy(self) -> str:
+        return "Declare the group, or use one it has."
+
+
+class TopicNotFound(NotFoundError):
+    """The in-process broker has no topic of this name."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(topic)
+
+    @property
+    def fact(self) -> str:
+        return f"Topic not found: {self.topic}"
+
+    @property
+    def remedy(self) -> str:
+        return "Register it with register_topic()."
+
+
+class SubscriptionNotFound(NotFoundError):
+    """The in-process broker has no subscription of this name."""
+
+    def __init__(self, subscription: str) -> None:
+        self.subscription = subscription
+        super().__init__(subscription)
+
+    @property
+    def fact(self) -> str:
+        return f"Subscription not found: {self.subscription}"
+
+    @property
+    def remedy(self) -> str:
+        return "Register it with register_subscription()."
+
+
+class AlreadyExistsError(GodwitError):
+    """A queue, group, topic or subscription exists with settings that cannot be changed in place."""
+
+    code = 6
+
+    def __init__(self, what: str, name: str, differs: str) -> None:
+        self.what, self.name, self.differs = what, name, differs
+        super().__init__(what, name, differs)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.what} {shown(self.name)} exists with another {self.differs}"
+
+    @property
+    def remedy(self) -> str:
+        return "Use the settings it has, or remove it first."
+
+
+class QueueFull(GodwitError):
+    """A group's limit is reached; nothing of the chunk was stored."""
+
+    code = 8
+
+    def __init__(self, queue: str, group: str, limit: str, allowed: int) -> None:
+        self.queue, self.group, self.limit, self.allowed = queue, group, limit, allowed
+        super().__init__(queue, group, limit, allowed)
+
+    @property
+    def fact(self) -> str:
+        return f"Group {shown(self.group)} of queue {shown(self.queue)} is full ({self.limit} {self.allowed:,})"
+
+    @property
+    def remedy(self) -> str:
+        return "Publish again when its workers have caught up, raise the limit, or set overflow = drop for that group."
+
+
+class PartialPublish(GodwitError):
+    """A later chunk failed after earlier ones were stored; publishing the whole call again is safe."""
+
+    def __init__(self, accepted: tuple[str, ...], cause: str) -> None:
+        self.accepted, self.cause = accepted, cause
+        super().__init__(accepted, cause)
+
+    @property
+    def fact(self) -> str:
+        return f"{len(self.accepted):,} messages were accepted before the publish stopped: {self.cause}"
+
+    @property
+    def remedy(self) -> str:
+        return "Publish the same messages again: those accepted are recognised by their ids."
+
+
+class JournalLost(GodwitError):
+    """The journal was trimmed past a reader's position, or is another journal than the reader knew."""
+
+    def __init__(self, shard: str, asked: str, held: str) -> None:
+        self.shard, self.asked, self.held = shard, asked, held
+        super().__init__(shard, asked, held)
+
+    @property
+    def fact(self) -> str:
+        return f"Journal {shown(self.shard)} no longer holds {self.asked} (it holds {self.held})"
+
+    @property
+    def remedy(self) -> str:
+        return "Accept the loss by reading from the earliest position, and keep the journal longer."
+
+
+class BrokerError(GodwitError):
+    """The backend cannot serve at the moment."""
+
+    code = 14
+
+
+class BrokerBusy(BrokerError):
+    """The backend did not get to the call before its deadline; whether it was carried out is not known."""
+
+    def __init__(self, operation: str, seconds: float) -> None:
+        self.operation, self.seconds = operation, seconds
+        super().__init__(operation, seconds)
+
+    @property
+    def fact(self) -> str:
+        return f"The broker did not get to {self.operation} within {self.seconds:g} s"
+
+    @property
+    def remedy(self) -> str:
+        return "Repeat the call (a publish is recognised by its ids), or lower the load."
+
+
+class BrokerClosed(BrokerError):
+    """The broker was closed and takes no more calls."""
+
+    def __init__(self, broker: str) -> None:
+        self.broker = broker
+        super().__init__(broker)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.broker} is closed"
+
+    @property
+    def remedy(self) -> str:
+        return "Open a new one."
+
+
+class BrokerUnavailable(BrokerError):
+    """The backend cannot be reached or opened."""
+
+    def __init__(self, url: str, reason: str, remedy: str) -> None:
+        self.url, self.reason = url, reason
+        self._remedy = remedy
+        super().__init__(url, reason, remedy)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.url} cannot be used: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+
+class StorageFull(BrokerError):
+    """The disk (or the file's size limit) is full; the step was rolled back as a whole."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(path)
+
+    @property
+    def fact(self) -> str:
+        return f"There is no room left to write {self.path}"
+
+    @property
+    def remedy(self) -> str:
+        return "Free some space; nothing of this call was stored, and everything accepted before is still there."
+
+
+class StorageCorrupt(BrokerError):
+    """The file is not a readable database."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(path, reason)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.path} is not a readable Godwit file: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        return "Restore it from a backup (godwit backup makes one), or choose another path; the file was not changed."
+
+
+class StorageTooNew(BrokerError):
+    """The file was written by a newer version of Godwit."""
+
+    def __init__(self, path: str, found: int, supported: int) -> None:
+        self.path, self.found, self.supported = path, found, supported
+        super().__init__(path, found, supported)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.path} has schema version {self.found}, this Godwit knows up to {self.supported}"
+
+    @property
+    def remedy(self) -> str:
+        return "Upgrade Godwit; the file was not changed."
+
+
+class StorageUnsupported(BrokerError):
+    """The file lies where its locks cannot be trusted."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(path, reason)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.path} cannot hold a Godwit file: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        return "Put it on a local disk, or use a broker with a server."

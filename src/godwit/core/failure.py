@@ -1,0 +1,72 @@
+"""What can go wrong with a message, and how one failure is recognised as the same as another."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Annotated
+
+import msgspec
+
+HISTORY_LENGTH = 20
+"""Errors kept with a message: the first one and the newest; older ones in between make room."""
+
+MESSAGE_CHARACTERS = 2_000
+TRACEBACK_CHARACTERS = 8_000
+
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
+
+
+class FailureKind(StrEnum):
+    """Why a message became a dead letter."""
+
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+    POISON = "poison"
+    EXPIRED = "expired"
+
+
+class ErrorType(StrEnum):
+    """What sort of error a handler met."""
+
+    NETWORK = "network"
+    VALIDATION = "validation"
+    TIMEOUT = "timeout"
+    UNKNOWN = "unknown"
+
+
+class ProcessingError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One failed attempt, as kept in a message's history."""
+
+    type: ErrorType = ErrorType.UNKNOWN
+    message: str
+    retryable: bool = True
+    timestamp: Annotated[datetime, msgspec.Meta(tz=True)]
+    traceback: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """A short id that is equal for errors that differ only in numbers, ids and quoted values."""
+        return fingerprint(self.type, self.message)
+
+
+def fingerprint(kind: str, message: str) -> str:
+    """Return 12 hex digits for the shape of an error message."""
+    shape = _VARYING.sub("*", message[:MESSAGE_CHARACTERS])
+    return blake2b(f"{kind}:{shape}".encode(), digest_size=6).hexdigest()
+
+
+def remembered(history: tuple[ProcessingError, ...], error: ProcessingError | None) -> tuple[ProcessingError, ...]:
+    """Return the history with `error` added, shortened so that it cannot grow without bound."""
+    if error is None:
+        return history
+    error = msgspec.structs.replace(
+        error,
+        message=error.message[:MESSAGE_CHARACTERS],
+        traceback=error.traceback[-TRACEBACK_CHARACTERS:] if error.traceback else None,
+    )
+    if len(history) < HISTORY_LENGTH:
+        return (*history, error)
+    return (history[0], *history[2:], error)

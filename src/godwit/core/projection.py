@@ -1,0 +1,99 @@
+"""The live state of queues as their journal tells it: a pure fold over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+import msgspec
+
+from godwit.core.journal import Event
+
+Address = tuple[str, str, int]
+"""Queue, group and publish_seq: one copy of a message."""
+
+
+class CopyState(msgspec.Struct, frozen=True, kw_only=True):
+    """One open or dead copy. `state` is waiting, leased or dead; waiting ones are ready from `ready_at` on."""
+
+    queue: str
+    group: str
+    publish_seq: int
+    message_id: str
+    state: str
+    ready_at: int | None = None
+    delivery_id: str | None = None
+    lease_until: int | None = None
+    attempt: int = 0
+    failures: int = 0
+    crashes: int = 0
+
+    @property
+    def address(self) -> Address:
+        """Where it stands."""
+        return (self.queue, self.group, self.publish_seq)
+
+
+class Projection:
+    """Open and dead copies by address, after every row applied so far."""
+
+    def __init__(self, start: Iterable[CopyState] = ()) -> None:
+        self.copies: dict[Address, CopyState] = {copy.address: copy for copy in start}
+
+    def apply(self, row: dict[str, Any]) -> None:
+        """Carry out one transition."""
+        event: Event = row["event"]
+        match event:
+            case Event.ENQUEUED | Event.SCHEDULED:
+                self._arrive(row)
+            case Event.REPLAYED:
+                self.copies.pop((row["queue"], row["group"], row["former_seq"]), None)
+                self._arrive(row)
+            case Event.DELIVERED:
+                self._attempt(row, state="leased", delivery_id=row["delivery_id"], lease_until=row["lease_until"])
+            case Event.EXTENDED | Event.LEASE_MOVED:
+                self._change(row, lease_until=row["lease_until"])
+            case Event.NACKED | Event.LEASE_EXPIRED | Event.HANDED_BACK:
+                self._attempt(row, state="waiting", delivery_id=None, lease_until=None, ready_at=row["ready_at"])
+            case Event.DEAD_LETTERED | Event.MESSAGE_EXPIRED:
+                self._attempt(row, state="dead", delivery_id=None, lease_until=None)
+            case Event.ACKED | Event.CANCELLED | Event.DISCARDED:
+                self.copies.pop(_address(row), None)
+            case Event.GROUP_REMOVED | Event.PURGED | Event.QUEUE_REMOVED:
+                self._remove(row, dead_too=event is not Event.PURGED)
+            case Event.QUEUE_CREATED | Event.GROUP_CREATED | Event.DROPPED | Event.DUPLICATE | Event.ACK_REFUSED:
+                pass
+            case _:
+                assert_never(event)
+
+    def _arrive(self, row: dict[str, Any]) -> None:
+        copy = CopyState(
+            queue=row["queue"],
+            group=row["group"],
+            publish_seq=row["publish_seq"],
+            message_id=row["message_id"],
+            state="waiting",
+            ready_at=row["ready_at"],
+        )
+        self.copies[copy.address] = copy
+
+    def _attempt(self, row: dict[str, Any], **changes: Any) -> None:
+        self._change(row, attempt=row["attempt"], failures=row["failures"], crashes=row["crashes"], **changes)
+
+    def _change(self, row: dict[str, Any], **changes: Any) -> None:
+        address = _address(row)
+        self.copies[address] = msgspec.structs.replace(self.copies[address], **changes)
+
+    def _remove(self, row: dict[str, Any], *, dead_too: bool) -> None:
+        queue, group = row["queue"], row["group"]
+        gone = [
+            address
+            for address, copy in self.copies.items()
+            if address[0] == queue and (group is None or address[1] == group) and (dead_too or copy.state == "waiting")
+        ]
+        for address in gone:
+            del self.copies[address]
+
+
+def _address(row: dict[str, Any]) -> Address:
+    return (row["queue"], row["group"], row["publish_seq"])
