@@ -196,7 +196,7 @@ class SharedEntry(msgspec.Struct, frozen=True):
 
 
 class DeadLetters(Protocol):
-    """Messages given up on, oldest first."""
+    """Messages given up on: by queue and group, oldest first."""
 
     async def page(
         self, name: QueueName, *, group: GroupName | None = None, after: LetterId | None = None, limit: int = 100
@@ -221,13 +221,18 @@ class Journal(Protocol):
         ...
 
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
-        """Return chunks with rows beyond `after`, at most `limit` rows but at least one chunk; the first chunk may
-        begin at or before `after`. Raises `JournalLost` when rows beyond `after` are gone or the epoch differs."""
+        """Return chunks with rows beyond `after`, at most `limit` rows but at least one chunk.
+
+        The first chunk may begin at or before `after`. Raises `JournalLost` when rows beyond `after` are gone or the
+        epoch is another.
+        """
         ...
 
     async def trim(self) -> int:
-        """Drop what is older than the queue's `journal_keep` and read by all readers, and whatever exceeds its size;
-        return the number of rows dropped."""
+        """Drop what need not be kept; return the number of rows dropped.
+
+        That is what is older than the queue's `journal_keep` and read by all readers, and whatever exceeds its size.
+        """
         ...
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:

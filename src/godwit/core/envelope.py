@@ -11,7 +11,7 @@ import msgspec
 
 from godwit.core.clock import to_ms
 from godwit.core.errors import InvalidMessage
-from godwit.core.message import Message
+from godwit.core.message import MAX_PRIORITY, Message
 from godwit.core.names import GroupName, MessageId, QueueName, check_message_id, check_type, group_name, queue_name
 
 MAX_MESSAGE_BYTES: Final = 10 << 20
@@ -44,6 +44,14 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     campaign: str | None = None
     replay_of: MessageId | None = None
 
+    def expiry_ms(self, ttl_ms: int) -> int:
+        """Return when it expires by its own time or the queue's ttl, whichever is earlier; 0 when by neither."""
+        own_ms = self.expires_at_ms
+        if not ttl_ms:
+            return own_ms or 0
+        by_ttl_ms = (self.created_at_ms if self.deliver_at_ms is None else self.deliver_at_ms) + ttl_ms
+        return by_ttl_ms if own_ms is None or own_ms > by_ttl_ms else own_ms
+
     def open(self) -> Message:
         """Return the message inside; raises msgspec.DecodeError when it is not one of ours."""
         return _decoder.decode(self.body)
@@ -60,8 +68,8 @@ def seal(message: Message) -> Envelope:
     if message.routing.consumer_group is not None:
         group_name(message.routing.consumer_group)
     priority = message.effective_priority
-    if type(priority) is bool or not isinstance(priority, int) or not 0 <= priority <= 100:
-        raise InvalidMessage("priority", f"is {priority!r}", "Use a whole number from 0 to 100.")
+    if type(priority) is bool or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
+        raise InvalidMessage("priority", f"is {priority!r}", f"Use a whole number from 0 to {MAX_PRIORITY}.")
     check_attributes(message.attributes)
     check_attributes(message.metadata.headers, what="header")
     if message.ordering_key is not None:
@@ -150,7 +158,9 @@ def check_ordering_key(key: str) -> None:
 def aware_ms(field: str, instant: datetime) -> int:
     """Return an instant in milliseconds; refuse one without a time zone."""
     if not isinstance(instant, datetime) or instant.utcoffset() is None:
-        raise InvalidMessage(field, f"is {instant!r}, without a time zone", "Use an aware datetime, such as datetime.now(UTC).")
+        raise InvalidMessage(
+            field, f"is {instant!r}, without a time zone", "Use an aware datetime, such as datetime.now(UTC)."
+        )
     return to_ms(instant)
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 SHOWN_VALUE_CHARACTERS = 80
+SHOWN_NAMES = 10
 
 
 class GodwitError(Exception):
@@ -57,7 +58,9 @@ def shown(value: object) -> str:
 
 def listed(names: tuple[str, ...]) -> str:
     """Return known names for an error text."""
-    return ", ".join(repr(name) for name in names[:10]) + (", ..." if len(names) > 10 else "") if names else "none"
+    if not names:
+        return "none"
+    return ", ".join(map(repr, names[:SHOWN_NAMES])) + (", ..." if len(names) > SHOWN_NAMES else "")
 
 
 class InvalidArgumentError(GodwitError):

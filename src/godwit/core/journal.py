@@ -140,7 +140,8 @@ def rows_of(chunk: Chunk, shard: str) -> Iterator[dict[str, Any]]:
     """Give every row of a chunk as named fields, the header's included."""
     layout = LAYOUTS[chunk.event]
     for offset, row in enumerate(chunk.rows):
-        named: dict[str, Any] = {
+        named: dict[str, Any] = dict.fromkeys(layout)
+        named |= {
             "epoch": chunk.epoch,
             "shard": shard,
             "seq": chunk.first_seq + offset,

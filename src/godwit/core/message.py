@@ -36,6 +36,7 @@ class Kind(StrEnum):
 
 PRIORITY_OF_KIND: Final = {Kind.IMMEDIATE: 100, Kind.BULK: 10}
 DEFAULT_PRIORITY: Final = 50
+MAX_PRIORITY: Final = 100
 
 
 class MessageMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

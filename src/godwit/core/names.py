@@ -42,7 +42,10 @@ def _checked(what: str, name: str) -> str:
 
 def check_message_id(name: str) -> None:
     """Refuse what cannot be a message id."""
-    if not (isinstance(name, str) and 0 < len(name) <= _ID_LENGTH and name.isascii() and name.isprintable()) or " " in name:
+    if (
+        not (isinstance(name, str) and 0 < len(name) <= _ID_LENGTH and name.isascii() and name.isprintable())
+        or " " in name
+    ):
         raise InvalidName("message id", name, _ID_ALLOWED)
 
 
@@ -55,6 +58,12 @@ def check_type(name: str) -> None:
 def new_message_id() -> MessageId:
     """Return a fresh UUID of version 7: ids made later sort later, which keeps indexes on them compact."""
     random = int.from_bytes(os.urandom(10))
-    value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | (random >> 68 & 0xFFF) << 64 | 0b10 << 62 | random & 0x3FFF_FFFF_FFFF_FFFF
+    value = (
+        (time.time_ns() // 1_000_000) << 80
+        | 0x7 << 76
+        | (random >> 68 & 0xFFF) << 64
+        | 0b10 << 62
+        | random & 0x3FFF_FFFF_FFFF_FFFF
+    )
     text = f"{value:032x}"
     return MessageId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")

@@ -23,9 +23,14 @@ class Lane(IntEnum):
     CRITICAL = 3
 
 
-LANE_OF_PRIORITY: Final = tuple(
-    Lane.LOW if p <= 20 else Lane.MEDIUM if p <= 60 else Lane.HIGH if p <= 80 else Lane.CRITICAL for p in range(101)
+LANE_OF_PRIORITY: Final = (
+    *(Lane.LOW,) * 21,
+    *(Lane.MEDIUM,) * 40,
+    *(Lane.HIGH,) * 20,
+    *(Lane.CRITICAL,) * 20,
 )
+"""The lane of each priority: 0-20, 21-60, 61-80, 81-100."""
+
 LOWEST_FIRST_EVERY: Final = 10
 """Every so many pulls begin with the lowest lane, so that it is never starved."""
 
@@ -53,6 +58,12 @@ class JournalBody(StrEnum):
     AUTO = "auto"
     ON = "on"
     OFF = "off"
+
+
+def positive(setting: str, value: int | None) -> None:
+    """Refuse limits of zero or less."""
+    if value is not None and value < 1:
+        raise InvalidSetting(setting, value, "1 or more, or none")
 
 
 class FlowControl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,9 +147,3 @@ QUEUE_FIXED: Final = ("lanes", "partitions")
 def changed_setting(old: msgspec.Struct, new: msgspec.Struct, fixed: tuple[str, ...]) -> str | None:
     """Return the first of the `fixed` settings in which two specs differ."""
     return next((setting for setting in fixed if getattr(old, setting) != getattr(new, setting)), None)
-
-
-def positive(setting: str, value: int | None) -> None:
-    """Refuse limits of zero or less."""
-    if value is not None and value < 1:
-        raise InvalidSetting(setting, value, "1 or more, or none")

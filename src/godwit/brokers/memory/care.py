@@ -1,0 +1,110 @@
+"""Looking after a group: what the broker does by itself as time passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from godwit.brokers.memory.group import NEVER, Copy, Group
+from godwit.brokers.memory.shard import Shard
+from godwit.core.clock import milliseconds
+from godwit.core.failure import FailureKind
+from godwit.core.journal import Event
+from godwit.core.names import AckId
+
+
+def look_after(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int) -> int:
+    """Take back due leases, expire, release due delays, in this order; return the number of changes."""
+    changes = 0
+    if group.leased:
+        gap_ms = now_ms - group.looked_after_ms
+        if group.spec.forgive_outages and gap_ms > min(group.leases):
+            changes += _forgive(group, shard, gap_ms)
+        if now_ms >= group.due_hint_ms:
+            changes += _take_back(group, shard, held, now_ms)
+    group.looked_after_ms = now_ms
+    if group.expiring and group.expiring[0][0] <= now_ms:
+        changes += _expire(group, shard, now_ms)
+    if group.delayed and group.delayed[0][0] <= now_ms:
+        changes += group.due_delays(now_ms)
+    return changes
+
+
+def _forgive(group: Group, shard: Shard, gap_ms: int) -> int:
+    """Nobody could take back or renew leases in the gap, so those shorter than it get one more length."""
+    rows: list[tuple[Any, ...]] = []
+    for length_ms, copies in group.leases.items():
+        if length_ms >= gap_ms:
+            continue
+        for copy in copies:
+            copy.deadline_ms += length_ms
+            rows.append((copy.envelope.id, copy.seq, copy.token, copy.deadline_ms))
+    rows.sort(key=lambda row: row[1])
+    shard.append(Event.LEASE_MOVED, group.queue, group.name, None, group.depth, rows)
+    return len(rows)
+
+
+def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int) -> int:
+    due: list[Copy] = []
+    hint_ms = NEVER
+    for copies in group.leases.values():
+        for copy in copies:
+            if copy.deadline_ms > now_ms:
+                hint_ms = min(hint_ms, copy.deadline_ms)
+                break
+            due.append(copy)
+    group.due_hint_ms = hint_ms
+    due.sort(key=lambda copy: (copy.deadline_ms, copy.seq))
+    returned, dead = [], []
+    spec = group.spec
+    for copy in due:
+        del held[copy.ack_id]
+        group.unlease(copy)
+        copy.crashes += 1
+        poison = spec.max_crashes is not None and copy.crashes >= spec.max_crashes
+        if poison or exhausted(copy):
+            kind = FailureKind.POISON if poison else FailureKind.TRANSIENT
+            group.bury(copy, kind, now_ms)
+            dead.append(end_row(copy, now_ms, None, kind))
+        else:
+            delay_ms = milliseconds(spec.backoff.delay(attempt=copy.attempt)) if spec.backoff else 0
+            group.give_back(copy, now_ms + delay_ms, now_ms)
+            returned.append((*end_row(copy, now_ms, None, None), copy.ready_ms))
+    for event, rows in ((Event.LEASE_EXPIRED, returned), (Event.DEAD_LETTERED, dead)):
+        if rows:
+            shard.append(event, group.queue, group.name, None, group.depth, rows)
+    return len(due)
+
+
+def _expire(group: Group, shard: Shard, now_ms: int) -> int:
+    expired = group.expire(now_ms)
+    if expired:
+        rows = [waiting_row(copy, FailureKind.EXPIRED) for copy in expired]
+        shard.append(Event.MESSAGE_EXPIRED, group.queue, group.name, None, group.depth, rows)
+    return len(expired)
+
+
+def exhausted(copy: Copy) -> bool:
+    """Say whether the group gives a message up after this delivery."""
+    limit = copy.group.spec.max_delivery_attempts
+    return limit is not None and copy.attempt >= limit
+
+
+def end_row(
+    copy: Copy, now_ms: int, run_ms: int | None, kind: FailureKind | None, fingerprint: str | None = None
+) -> tuple[Any, ...]:
+    """Return the journal row of a lease's end other than an ack."""
+    envelope = copy.envelope
+    return (
+        envelope.id, copy.seq, copy.token, copy.attempt, copy.failures, copy.crashes,
+        now_ms - copy.leased_ms if run_ms is None else run_ms,
+        envelope.type, copy.lane, envelope.ordering_key, kind, fingerprint,
+    )  # fmt: skip
+
+
+def waiting_row(copy: Copy, kind: FailureKind) -> tuple[Any, ...]:
+    """Return the journal row of the end of a copy that was not leased."""
+    envelope = copy.envelope
+    return (
+        envelope.id, copy.seq, None, copy.attempt, copy.failures, copy.crashes,
+        None, envelope.type, copy.lane, envelope.ordering_key, kind, None,
+    )  # fmt: skip

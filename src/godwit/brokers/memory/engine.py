@@ -1,0 +1,350 @@
+"""The reference engine: every promise of the contract on plain structures, synchronous, with an injected clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from godwit.brokers.contract import (
+    PUBLISH_CHUNK,
+    DeadLetter,
+    Delivery,
+    LetterId,
+    QueueStats,
+    Receipt,
+    Settlement,
+    Snapshot,
+)
+from godwit.brokers.memory import letters as dead_letters
+from godwit.brokers.memory.care import look_after
+from godwit.brokers.memory.group import BLOCKED, GONE, LEASED, NEVER, Copy, Group
+from godwit.brokers.memory.leasing import Transition, extend, lease, token_maker
+from godwit.brokers.memory.queue import Queue
+from godwit.brokers.memory.settling import settle
+from godwit.brokers.memory.shard import Shard
+from godwit.brokers.memory.taking import take, take_within
+from godwit.brokers.memory.view import all_copies, copy_state, group_stats, removal
+from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.core.envelope import Envelope
+from godwit.core.errors import AlreadyExistsError, GodwitError, GroupNotFound, PartialPublish, QueueNotFound
+from godwit.core.journal import Event, Position, Row, shard_name
+from godwit.core.names import AckId, GroupName, MessageId, QueueName
+from godwit.core.queues import (
+    GROUP_FIXED,
+    QUEUE_FIXED,
+    GroupSpec,
+    JournalBody,
+    QueueSpec,
+    changed_setting,
+)
+
+
+class MemoryEngine:
+    """Queues, groups and their journal in this process; nothing survives it."""
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._queues: dict[QueueName, Queue] = {}
+        self._held: dict[AckId, Copy] = {}
+        self._tokens = token_maker()
+        self.shards: dict[str, Shard] = {}
+
+    # Declaring
+
+    def declare(self, spec: QueueSpec, groups: Iterable[GroupSpec]) -> None:
+        """Create a queue and groups, or change their settings."""
+        wanted = list(groups)
+        queue = self._queues.get(spec.name)
+        if queue is not None and (differs := changed_setting(queue.spec, spec, QUEUE_FIXED)):
+            raise AlreadyExistsError("Queue", spec.name, differs)
+        for group in wanted:
+            known = queue.groups.get(group.name) if queue is not None else None
+            if known is not None and (differs := changed_setting(known.spec, group, GROUP_FIXED)):
+                raise AlreadyExistsError("Group", group.name, differs)
+        if queue is None:
+            shard = self.shards.setdefault(shard_name(spec.name), Shard(shard_name(spec.name)))
+            queue = self._queues[spec.name] = Queue(spec, shard, keeps_body=spec.journal_body is JournalBody.ON)
+            self._tick(queue)
+            shard.append(Event.QUEUE_CREATED, spec.name, None, None, None, [(msgspec.json.encode(spec),)])
+        queue.spec = spec
+        queue.keeps_body = spec.journal_body is JournalBody.ON
+        now_ms = self._tick(queue)
+        for group in wanted:
+            if group.name in queue.groups:
+                queue.groups[group.name].spec = group
+            else:
+                queue.groups[group.name] = Group(group, spec.name, spec.lanes, now_ms)
+                queue.shard.append(Event.GROUP_CREATED, spec.name, group.name, None, 0, [(msgspec.json.encode(group),)])
+
+    def declared(self, name: QueueName) -> bool:
+        """Say whether a queue exists."""
+        return name in self._queues
+
+    def remove(self, name: QueueName, group: GroupName | None = None) -> None:
+        """Remove a queue or a group with all it holds."""
+        queue = self._queue(name)
+        gone = list(queue.groups.values()) if group is None else [self._group(queue, group)]
+        copies = [copy for one in gone for copy in all_copies(one)]
+        for copy in copies:
+            if copy.place == LEASED:
+                del self._held[copy.ack_id]
+        self._tick(queue)
+        if group is None:
+            del self._queues[name]
+            queue.shard.append(Event.QUEUE_REMOVED, name, None, None, 0, [removal(copies)])
+        else:
+            del queue.groups[group]
+            queue.shard.append(Event.GROUP_REMOVED, name, group, None, 0, [removal(copies)])
+
+    def purge(self, name: QueueName, group: GroupName | None = None) -> int:
+        """Delete what waits; return how many copies."""
+        queue = self._queue(name)
+        now_ms = self._tick(queue)
+        purged = 0
+        for one in list(queue.groups.values()) if group is None else [self._group(queue, group)]:
+            waiting = [copy for copy in all_copies(one) if copy.place <= BLOCKED]
+            # Blocked ones first, so that ending a head does not release what is purged with it.
+            for copy in sorted(waiting, key=lambda copy: copy.place != BLOCKED):
+                one.withdraw(copy)
+                one.end(copy, GONE, now_ms)
+            queue.shard.append(Event.PURGED, name, one.name, None, one.depth, [removal(waiting)])
+            purged += len(waiting)
+        return purged
+
+    # The way of a message
+
+    def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+        """Check everything, then store chunk by chunk."""
+        for name, group in {(envelope.queue, envelope.group) for envelope in envelopes}:
+            queue = self._queue(name)
+            if group is not None:
+                self._group(queue, group)
+        receipts: list[Receipt] = []
+        for chunk in publish_chunks(envelopes):
+            queue = self._queues[chunk[0].queue]
+            try:
+                receipts += queue.accept(chunk, self._tick(queue))
+            except GodwitError as error:
+                if not receipts:
+                    raise
+                raise PartialPublish(tuple(receipt.id for receipt in receipts), str(error)) from error
+        return receipts
+
+    def pull(
+        self,
+        name: QueueName,
+        group_name: GroupName,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        max_bytes: int | None = None,
+    ) -> list[Delivery]:
+        """Look after the group, then lease up to `limit` messages."""
+        queue = self._queue(name)
+        group = self._group(queue, group_name)
+        now_ms = self._tick(queue)
+        look_after(group, queue.shard, self._held, now_ms)
+        flow = group.spec.flow_control
+        if flow.max_messages is not None:
+            limit = min(limit, flow.max_messages - group.leased)
+        if limit <= 0 or not group.ready:
+            return []
+        bounded = max_bytes is not None or flow.max_bytes is not None
+        copies = list(take_within(group, limit, max_bytes)) if bounded else take(group, limit)
+        if not copies:
+            return []
+        deliveries, rows = lease(copies, self._held, self._tokens, worker=worker, lease_ms=lease_ms, now_ms=now_ms)
+        queue.shard.append(Event.DELIVERED, name, group_name, worker, group.depth, rows)
+        return deliveries
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
+        """End leases; return the ack ids refused."""
+        rows, refused = settle(settlements, self._held, self._now)
+        self._write(rows)
+        self._journal_refused(refused)
+        return refused
+
+    def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
+        """Let leases end `lease_ms` from now; return the ack ids refused."""
+        rows, refused = extend(ack_ids, self._held, self._now, lease_ms)
+        self._write(rows)
+        self._journal_refused(refused)
+        return refused
+
+    def cancel(self, name: QueueName, message_id: MessageId) -> bool:
+        """Delete a message wherever it waits."""
+        queue = self._queue(name)
+        now_ms = self._tick(queue)
+        found = False
+        for group in queue.groups.values():
+            rows = []
+            copy = group.by_id.get(message_id)
+            while copy is not None:
+                older = copy.twin
+                if copy.place <= BLOCKED:
+                    group.withdraw(copy)
+                    group.end(copy, GONE, now_ms)
+                    rows.append((message_id, copy.seq))
+                copy = older
+            if rows:
+                found = True
+                queue.shard.append(Event.CANCELLED, name, group.name, None, group.depth, rows)
+        return found
+
+    # Time and bookkeeping
+
+    def maintain(self) -> int:
+        """Look after every group, feed dead letter queues, forget and trim."""
+        changes = 0
+        for queue in self._queues.values():
+            now_ms = self._tick(queue)
+            for group in queue.groups.values():
+                changes += look_after(group, queue.shard, self._held, now_ms)
+        for queue in self._queues.values():
+            target = self._queues.get(queue.spec.dead_letter_queue) if queue.spec.dead_letter_queue else None
+            if target is not None and target.groups:
+                self._tick(queue)
+                changes += dead_letters.feed(queue, target, self._tick(target))
+        for queue in self._queues.values():
+            queue.forget(queue.shard.at_ms)
+        self.trim()
+        return changes
+
+    def next_due_ms(self, name: QueueName, group_name: GroupName) -> int | None:
+        """Return when something may become ready by itself, or None."""
+        group = self._group(self._queue(name), group_name)
+        times = [group.due_hint_ms if group.leased else NEVER]
+        times += [heap[0][0] for heap in (group.delayed, group.expiring) if heap]
+        earliest = min(times)
+        return None if earliest == NEVER else earliest
+
+    def ready(self, name: QueueName, group_name: GroupName) -> int:
+        """Return how many messages of a group could be pulled, 0 when it does not exist."""
+        queue = self._queues.get(name)
+        group = queue.groups.get(group_name) if queue is not None else None
+        return group.ready if group is not None else 0
+
+    def stats(self) -> list[QueueStats]:
+        """Say how much every queue holds."""
+        return [
+            QueueStats(
+                name=queue.spec.name,
+                published=queue.published,
+                duplicates=queue.duplicates,
+                groups=tuple(group_stats(queue.spec, group) for group in queue.groups.values()),
+            )
+            for queue in self._queues.values()
+        ]
+
+    def trim(self) -> int:
+        """Drop what the journals need not keep; a removed queue's journal is kept by the default rules."""
+        now_ms = self._clock.now_ms()
+        dropped = 0
+        for shard in self.shards.values():
+            queue = next((queue for queue in self._queues.values() if queue.shard is shard), None)
+            spec = queue.spec if queue is not None else QueueSpec(name=QueueName(shard.name.partition("#")[0]))
+            dropped += shard.trim(spec, max(now_ms, shard.at_ms))
+        return dropped
+
+    def snapshot(self, name: QueueName) -> Snapshot:
+        """List a queue's copies as of the newest row of its journal."""
+        queue = self._queue(name)
+        copies = tuple(copy_state(copy) for group in queue.groups.values() for copy in all_copies(group))
+        return Snapshot(position=Position(queue.shard.epoch, queue.shard.seq), copies=copies)
+
+    # Dead letters
+
+    def letters(self, name: QueueName, group: GroupName | None, after: LetterId | None, limit: int) -> list[DeadLetter]:
+        """List dead letters of a queue, or of all that share a dead letter queue."""
+        found = dead_letters.sources(self._queues.values(), name)
+        if not found:
+            raise QueueNotFound(name, tuple(self._queues))
+        return dead_letters.page(found, group, after, limit)
+
+    def replay(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+        """Let dead letters wait again; return those that do not exist."""
+        by_group, unknown = self._find_letters(letter_ids)
+        for group, letters in by_group.items():
+            dead_letters.check_room(self._queues[group.queue], group, letters)
+        for group, letters in by_group.items():
+            queue = self._queues[group.queue]
+            dead_letters.replay(queue, group, letters, self._tick(queue))
+        return unknown
+
+    def discard(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+        """Delete dead letters; return those that do not exist."""
+        by_group, unknown = self._find_letters(letter_ids)
+        for group, letters in by_group.items():
+            self._tick(self._queues[group.queue])
+            dead_letters.discard(self._queues[group.queue], group, letters)
+        return unknown
+
+    def _find_letters(self, letter_ids: Sequence[LetterId]) -> tuple[dict[Group, list[Copy]], list[LetterId]]:
+        found: dict[Group, dict[int, Copy]] = {}
+        unknown = []
+        for letter_id in letter_ids:
+            group, number = self._addressed(letter_id)
+            letter = group.letters.get(int(number)) if group is not None and number.isdecimal() else None
+            if letter is None or group is None or letter.letter in found.get(group, ()):
+                unknown.append(letter_id)
+            else:
+                found.setdefault(group, {})[letter.letter] = letter
+        return {group: list(letters.values()) for group, letters in found.items()}, unknown
+
+    # Finding things
+
+    def _queue(self, name: QueueName) -> Queue:
+        queue = self._queues.get(name)
+        if queue is None:
+            raise QueueNotFound(name, tuple(self._queues))
+        return queue
+
+    def _group(self, queue: Queue, name: GroupName) -> Group:
+        group = queue.groups.get(name)
+        if group is None:
+            raise GroupNotFound(queue.spec.name, name, tuple(queue.groups))
+        return group
+
+    def _addressed(self, opaque_id: str) -> tuple[Group | None, str]:
+        """Return the group an ack id or letter id belongs to, and the rest of it."""
+        name, _, rest = opaque_id.partition("#")
+        _, _, rest = rest.partition("#")
+        group_name, _, rest = rest.partition("#")
+        queue = self._queues.get(QueueName(name))
+        return (queue.groups.get(GroupName(group_name)) if queue is not None else None), rest
+
+    def _journal_refused(self, refused: Iterable[AckId]) -> None:
+        for ack_id in refused:
+            group, token = self._addressed(ack_id)
+            if group is not None and 0 < len(token) <= 64:  # noqa: PLR2004
+                self._tick(self._queues[group.queue])
+                self._queues[group.queue].shard.append(
+                    Event.ACK_REFUSED, group.queue, group.name, None, group.depth, [(token,)]
+                )
+
+    def _write(self, rows: Mapping[Transition, Sequence[Row]]) -> None:
+        for (group, event, worker), found in rows.items():
+            if found:
+                self._queues[group.queue].shard.append(event, group.queue, group.name, worker, group.depth, found)
+
+    def _now(self, group: Group) -> int:
+        return self._tick(self._queues[group.queue])
+
+    def _tick(self, queue: Queue) -> int:
+        """Return the time for a step on this queue; it never goes back, whatever the clock does."""
+        shard = queue.shard
+        shard.at_ms = max(shard.at_ms, self._clock.now_ms())
+        return shard.at_ms
+
+
+def publish_chunks(envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
+    """Split a publish into runs of one queue, each at most `PUBLISH_CHUNK` long, in order."""
+    start = 0
+    for index, envelope in enumerate(envelopes):
+        if index - start == PUBLISH_CHUNK or envelope.queue != envelopes[start].queue:
+            yield envelopes[start:index]
+            start = index
+    if start < len(envelopes):
+        yield envelopes[start:]

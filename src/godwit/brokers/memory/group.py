@@ -1,0 +1,245 @@
+"""One group's copies of messages and the places they wait in.
+
+Places: a lane or `again` (READY), the delay heap (DELAYED), behind the head of an ordering key (BLOCKED), LEASED, DEAD
+(a letter) and GONE. A copy that leaves a lane or heap from the middle is only marked; whoever meets it later skips it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from godwit.core.envelope import Envelope
+from godwit.core.failure import FailureKind, ProcessingError
+from godwit.core.journal import shard_name
+from godwit.core.names import AckId, QueueName
+from godwit.core.queues import GroupSpec, Lane
+
+READY: Final = 0
+DELAYED: Final = 1
+BLOCKED: Final = 2
+LEASED: Final = 3
+DEAD: Final = 4
+GONE: Final = 5
+
+NEVER: Final = 1 << 62
+_MARKED_BEFORE_SWEEP: Final = 1_000
+
+
+class Copy:
+    """A message as one group has it."""
+
+    __slots__ = (
+        "attempt", "crashes", "dead_ms", "deadline_ms", "envelope", "errors", "expires_ms", "failures", "group",
+        "kind", "lane", "lease_ms", "leased_ms", "letter", "place", "ready_ms", "returned", "seq", "token", "twin",
+        "worker",
+    )  # fmt: skip
+
+    token: str
+    worker: str
+    deadline_ms: int
+    lease_ms: int
+    leased_ms: int
+    kind: FailureKind
+    dead_ms: int
+    letter: int
+
+    def __init__(self, group: Group, envelope: Envelope, seq: int, lane: int, ready_ms: int, expires_ms: int) -> None:
+        self.group = group
+        self.envelope = envelope
+        self.seq = seq
+        self.lane = lane
+        self.ready_ms = ready_ms
+        self.expires_ms = expires_ms
+        self.attempt = self.failures = self.crashes = 0
+        self.errors: tuple[ProcessingError, ...] = ()
+        self.place = READY
+        self.returned = False
+        self.twin: Copy | None = None
+        """An older copy with the same id, published again after the dedup window."""
+
+    @property
+    def ack_id(self) -> AckId:
+        """What the holder of the present lease settles with."""
+        return AckId(self.group.ack_prefix + self.token)
+
+
+class Group:
+    """Competing consumers of a queue, and everything that waits for them."""
+
+    def __init__(self, spec: GroupSpec, queue: QueueName, lanes: int, now_ms: int) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.queue = queue
+        self.ack_prefix = f"{shard_name(queue)}#{spec.name}#"
+        self.lanes: list[deque[Copy]] = [deque() for _ in range(lanes)]
+        self.again: list[list[tuple[int, Copy]]] = [[] for _ in range(lanes)]
+        self.delayed: list[tuple[int, int, Copy]] = []
+        self.expiring: list[tuple[int, int, Copy]] = []
+        self.keys: dict[str, deque[Copy]] = {}
+        self.leases: dict[int, dict[Copy, None]] = {}
+        """Leased copies by the length of their lease: each is in the order of deadlines, since time moves forward."""
+        self.due_hint_ms = NEVER
+        """No lease is due before this; acked ones may have made it too early."""
+        self.by_id: dict[str, Copy] = {}
+        self.letters: dict[int, Copy] = {}
+        self.ready = self.blocked = self.delayed_count = self.leased = 0
+        self.bytes = self.leased_bytes = 0
+        self.dropped = self.letter_seq = self.pulls = 0
+        self.marked = 0
+        self.looked_after_ms = now_ms
+        self.ordered_lane = Lane.MEDIUM if lanes > 1 else 0
+
+    @property
+    def depth(self) -> int:
+        """Copies that still wait for their end."""
+        return self.ready + self.blocked + self.delayed_count + self.leased
+
+    def admit(self, copy: Copy, now_ms: int) -> None:
+        """Take in a new copy, at the place its time and key ask for."""
+        envelope = copy.envelope
+        self.bytes += envelope.size
+        self._remember(copy)
+        if copy.expires_ms:
+            heappush(self.expiring, (copy.expires_ms, copy.seq, copy))
+        if self.spec.message_ordering and envelope.ordering_key is not None:
+            copy.lane = self.ordered_lane
+            waiting = self.keys.get(envelope.ordering_key)
+            if waiting is not None:
+                waiting.append(copy)
+                copy.place = BLOCKED
+                self.blocked += 1
+                return
+            self.keys[envelope.ordering_key] = deque((copy,))
+        self.wait(copy, now_ms)
+
+    def wait(self, copy: Copy, now_ms: int) -> None:
+        """Put a copy where it becomes deliverable: now, or when its time has come."""
+        if copy.ready_ms > now_ms:
+            copy.place = DELAYED
+            self.delayed_count += 1
+            heappush(self.delayed, (copy.ready_ms, copy.seq, copy))
+            return
+        copy.place = READY
+        self.ready += 1
+        if copy.returned:
+            heappush(self.again[copy.lane], (copy.seq, copy))
+        else:
+            self.lanes[copy.lane].append(copy)
+
+    def give_back(self, copy: Copy, ready_ms: int, now_ms: int) -> None:
+        """Let a copy wait again whose lease was ended."""
+        copy.ready_ms = ready_ms
+        copy.returned = True
+        if copy.expires_ms and copy.expires_ms <= now_ms:
+            heappush(self.expiring, (copy.expires_ms, copy.seq, copy))  # its first entry may be gone
+        self.wait(copy, now_ms)
+
+    def unlease(self, copy: Copy) -> None:
+        """Take a leased copy out of the leases; its next place is the caller's business."""
+        same_length = self.leases[copy.lease_ms]
+        del same_length[copy]
+        if not same_length:
+            del self.leases[copy.lease_ms]
+        self.leased -= 1
+        self.leased_bytes -= copy.envelope.size
+
+    def withdraw(self, copy: Copy) -> None:
+        """Take a waiting copy out of its place."""
+        if copy.place == READY:
+            self.ready -= 1
+            self.marked += 1
+        elif copy.place == DELAYED:
+            self.delayed_count -= 1
+            self.marked += 1
+        else:
+            self.blocked -= 1
+
+    def end(self, copy: Copy, place: int, now_ms: int) -> None:
+        """Count a copy out that is done, dead or cancelled, and release its ordering key."""
+        was_blocked = copy.place == BLOCKED
+        copy.place = place
+        envelope = copy.envelope
+        self.bytes -= envelope.size
+        newest = self.by_id[envelope.id]
+        if newest is copy and copy.twin is None:
+            del self.by_id[envelope.id]
+        else:
+            self._unlink(copy, newest)
+        if self.keys and not was_blocked:
+            self._release(copy, now_ms)
+        if self.marked > _MARKED_BEFORE_SWEEP and self.marked > self.ready + self.delayed_count:
+            self._sweep()
+        if self.expiring and len(self.expiring) > 2 * self.depth + _MARKED_BEFORE_SWEEP:
+            self.expiring = [entry for entry in self.expiring if entry[2].place < DEAD]
+            heapify(self.expiring)
+
+    def bury(self, copy: Copy, kind: FailureKind, now_ms: int) -> None:
+        """Make a dead letter of a copy that is in no place any more."""
+        self.end(copy, DEAD, now_ms)
+        self.letter_seq += 1
+        copy.kind, copy.dead_ms, copy.letter = kind, now_ms, self.letter_seq
+        self.letters[self.letter_seq] = copy
+
+    def _release(self, head: Copy, now_ms: int) -> None:
+        key = head.envelope.ordering_key
+        waiting = self.keys.get(key) if key is not None else None
+        if waiting is None or waiting[0] is not head:
+            return
+        waiting.popleft()
+        while waiting and waiting[0].place != BLOCKED:
+            waiting.popleft()
+        if waiting:
+            self.blocked -= 1
+            self.wait(waiting[0], now_ms)
+        else:
+            del self.keys[key]  # type: ignore[arg-type]
+
+    def _remember(self, copy: Copy) -> None:
+        copy.twin = self.by_id.get(copy.envelope.id)
+        self.by_id[copy.envelope.id] = copy
+
+    def _unlink(self, copy: Copy, newest: Copy) -> None:
+        if newest is not copy:
+            while newest.twin is not copy:
+                newest = newest.twin  # type: ignore[assignment]
+            newest.twin = copy.twin
+        elif copy.twin is not None:
+            self.by_id[copy.envelope.id] = copy.twin
+
+    def due_delays(self, now_ms: int) -> int:
+        """Make ready what is due; return how many."""
+        delayed = self.delayed
+        due = 0
+        while delayed and delayed[0][0] <= now_ms:
+            _, _, copy = heappop(delayed)
+            if copy.place != DELAYED:
+                self.marked -= 1
+                continue
+            self.delayed_count -= 1
+            due += 1
+            self.wait(copy, now_ms)
+        return due
+
+    def expire(self, now_ms: int) -> list[Copy]:
+        """Bury what waits past its expiry; return it."""
+        expiring = self.expiring
+        found = []
+        while expiring and expiring[0][0] <= now_ms:
+            _, _, copy = heappop(expiring)
+            if copy.place <= BLOCKED:
+                self.withdraw(copy)
+                self.bury(copy, FailureKind.EXPIRED, now_ms)
+                found.append(copy)
+        return found
+
+    def _sweep(self) -> None:
+        """Drop marked copies from lanes and heaps, so that cancelled ones do not pile up."""
+        for index, lane in enumerate(self.lanes):
+            self.lanes[index] = deque(copy for copy in lane if copy.place == READY)
+            self.again[index] = [entry for entry in self.again[index] if entry[1].place == READY]
+            heapify(self.again[index])
+        self.delayed = [entry for entry in self.delayed if entry[2].place == DELAYED]
+        heapify(self.delayed)
+        self.marked = 0

@@ -1,0 +1,82 @@
+"""Leasing: what a pull and an extension do to copies."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+from godwit.brokers.contract import Delivery
+from godwit.brokers.memory.group import LEASED, Copy, Group
+from godwit.core.journal import Event
+from godwit.core.names import AckId
+
+Transition = tuple[Group, Event, str]
+"""Rows with the same group, event and worker share a chunk."""
+
+
+def token_maker() -> Iterator[str]:
+    """Give tokens that no lease of this or an earlier engine had."""
+    prefix = secrets.token_hex(3)
+    return (f"{prefix}{number:x}" for number in count(1))
+
+
+def lease(
+    copies: Sequence[Copy], held: dict[AckId, Copy], tokens: Iterator[str], *, worker: str, lease_ms: int, now_ms: int
+) -> tuple[list[Delivery], list[tuple[Any, ...]]]:
+    """Lease copies of one group to a worker; return its deliveries and their journal rows."""
+    group = copies[0].group
+    queue, name, prefix = group.queue, group.name, group.ack_prefix
+    deadline_ms = now_ms + lease_ms
+    leases = group.leases.setdefault(lease_ms, {})
+    deliveries: list[Delivery] = []
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for copy, token in zip(copies, tokens, strict=False):
+        envelope, seq = copy.envelope, copy.seq
+        copy.token = token
+        copy.place = LEASED
+        copy.attempt = attempt = copy.attempt + 1
+        copy.worker = worker
+        copy.lease_ms = lease_ms
+        copy.leased_ms = now_ms
+        copy.deadline_ms = deadline_ms
+        leases[copy] = None
+        ack_id = AckId(prefix + token)
+        held[ack_id] = copy
+        size += envelope.size
+        counters = (attempt, copy.failures, copy.crashes)
+        times = (copy.ready_ms, now_ms, deadline_ms)
+        deliveries.append(Delivery(ack_id, queue, name, envelope, seq, *counters, copy.errors, *times))
+        traits = (envelope.type, copy.lane, envelope.ordering_key)
+        rows.append((envelope.id, seq, token, *counters, deadline_ms, now_ms - copy.ready_ms, *traits))
+    group.ready -= len(copies)
+    group.leased += len(copies)
+    group.leased_bytes += size
+    group.pulls += 1
+    group.due_hint_ms = min(group.due_hint_ms, deadline_ms)
+    return deliveries, rows
+
+
+def extend(
+    ack_ids: Sequence[AckId], held: dict[AckId, Copy], now_of: Callable[[Group], int], lease_ms: int
+) -> tuple[dict[Transition, list[tuple[Any, ...]]], list[AckId]]:
+    """Let leases end `lease_ms` from now; return their journal rows and the ack ids refused."""
+    rows: dict[Transition, list[tuple[Any, ...]]] = {}
+    refused: list[AckId] = []
+    for ack_id in ack_ids:
+        copy = held.get(ack_id)
+        if copy is None:
+            refused.append(ack_id)
+            continue
+        group = copy.group
+        group.unlease(copy)
+        copy.lease_ms, copy.deadline_ms = lease_ms, now_of(group) + lease_ms
+        group.leases.setdefault(lease_ms, {})[copy] = None
+        group.leased += 1
+        group.leased_bytes += copy.envelope.size
+        group.due_hint_ms = min(group.due_hint_ms, copy.deadline_ms)
+        row = (copy.envelope.id, copy.seq, copy.token, copy.deadline_ms)
+        rows.setdefault((group, Event.EXTENDED, copy.worker), []).append(row)
+    return rows, refused

@@ -1,0 +1,74 @@
+"""Settling: what a worker's word does to the copies it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Retry, Settlement
+from godwit.brokers.memory.care import end_row, exhausted
+from godwit.brokers.memory.group import GONE, Copy, Group
+from godwit.brokers.memory.leasing import Transition
+from godwit.core.clock import milliseconds
+from godwit.core.failure import FailureKind, remembered
+from godwit.core.journal import Event
+from godwit.core.names import AckId
+
+
+def settle(
+    settlements: Sequence[Settlement], held: dict[AckId, Copy], now_of: Callable[[Group], int]
+) -> tuple[dict[Transition, list[tuple[Any, ...]]], list[AckId]]:
+    """Carry out settlements; return the journal rows they made and the ack ids refused."""
+    rows: dict[Transition, list[tuple[Any, ...]]] = {}
+    refused: list[AckId] = []
+    group: Group | None = None
+    worker = ""
+    now_ms = 0
+    acked: list[tuple[Any, ...]] = []
+    for settlement in settlements:
+        copy = held.pop(settlement.ack_id, None)
+        if copy is None:
+            refused.append(settlement.ack_id)
+            continue
+        if copy.group is not group or copy.worker != worker:
+            group, worker = copy.group, copy.worker
+            now_ms = now_of(group)
+            acked = rows.setdefault((group, Event.ACKED, worker), [])
+        group.unlease(copy)
+        if isinstance(settlement, Ack):
+            group.end(copy, GONE, now_ms)
+            envelope = copy.envelope
+            row = (
+                envelope.id, copy.seq, copy.token, copy.attempt, copy.failures, copy.crashes,
+                now_ms - copy.leased_ms if settlement.run_ms is None else settlement.run_ms,
+                envelope.type, copy.lane, envelope.ordering_key,
+            )  # fmt: skip
+            acked.append(row if settlement.result is None else (*row, settlement.result))
+        else:
+            event, ended = _refusal(settlement, copy, now_ms)
+            rows.setdefault((group, event, worker), []).append(ended)
+    return rows, refused
+
+
+def _refusal(settlement: Retry | GiveUp | HandBack, copy: Copy, now_ms: int) -> tuple[Event, tuple[Any, ...]]:
+    """Carry out anything but an ack."""
+    group = copy.group
+    match settlement:
+        case HandBack():
+            copy.attempt -= 1
+            group.give_back(copy, now_ms, now_ms)
+            return Event.HANDED_BACK, (*end_row(copy, now_ms, None, None), now_ms)
+        case Retry() | GiveUp():
+            error = settlement.error
+            fingerprint = error.fingerprint if error is not None else None
+            copy.failures += 1
+            copy.errors = remembered(copy.errors, error)
+            if isinstance(settlement, Retry) and not exhausted(copy):
+                group.give_back(copy, now_ms + milliseconds(settlement.delay), now_ms)
+                row = end_row(copy, now_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint)
+                return Event.NACKED, (*row, copy.ready_ms)
+            kind = FailureKind.TRANSIENT if isinstance(settlement, Retry) else settlement.kind
+            group.bury(copy, kind, now_ms)
+            return Event.DEAD_LETTERED, end_row(copy, now_ms, settlement.run_ms, kind, fingerprint)
+        case _:
+            assert_never(settlement)
