@@ -1,0 +1,241 @@
+"""What a conformance test holds: one backend, its time, and short words for common steps.
+
+A new backend joins the suite with one line in `BACKENDS`. Backends that take a clock get one set by hand, so that no
+test waits; for the others (servers with a clock of their own) `let_pass` waits for real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, GroupStats, QueueStats, Receipt, Retry
+from godwit.core.clock import Clock, ManualClock, SystemClock, from_ms, milliseconds
+from godwit.core.envelope import Envelope, seal
+from godwit.core.failure import FailureKind, ProcessingError
+from godwit.core.journal import Position, decode_chunk, rows_of, shard_name
+from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.names import GroupName, MessageId, QueueName
+from godwit.core.projection import CopyState, Projection
+from godwit.core.queues import GroupSpec, QueueSpec
+from tests.waiting import real_time
+
+LEASE: Final = timedelta(milliseconds=400)
+"""Short enough to wait for on a real server, and the shortest lease any test uses."""
+LONG: Final = timedelta(minutes=10)
+"""A lease or delay that no test outlives."""
+MOMENT: Final = timedelta(milliseconds=50)
+STEP: Final = timedelta(milliseconds=100)
+
+Q: Final = QueueName("orders")
+G: Final = GroupName("default")
+Row = dict[str, Any]
+
+
+class Backend(Protocol):
+    """Where messages are kept while brokers come and go."""
+
+    def open(self) -> Broker:
+        """Return a broker on this backend, not entered yet; several may be open at once."""
+        ...
+
+
+class MemoryBackend:
+    """Messages live in one engine that all brokers of a test share."""
+
+    def __init__(self, place: Path, clock: Clock) -> None:
+        from godwit.brokers.memory import MemoryBroker
+
+        self._first = MemoryBroker(clock=clock)
+
+    def open(self) -> Broker:
+        return type(self._first)(engine=self._first.engine)
+
+
+class SqliteBackend:
+    """Messages live in one file."""
+
+    def __init__(self, place: Path, clock: Clock) -> None:
+        self._path, self._clock = place / "godwit.db", clock
+
+    def open(self) -> Broker:
+        from godwit.brokers.sqlite import SqliteBroker
+
+        return SqliteBroker(self._path, clock=self._clock)
+
+
+BACKENDS: Final[dict[str, Callable[[Path, Clock], Backend]]] = {
+    "memory": MemoryBackend,
+    "sqlite": SqliteBackend,
+}
+RETURNS_BY_PUBLISH_POSITION: Final = frozenset({"memory", "sqlite"})
+"""Backends whose returned messages go to their publish position; elsewhere they go by order of return."""
+
+
+class Harness:
+    """One backend under test."""
+
+    def __init__(self, name: str, place: Path, *, live: bool = False) -> None:
+        self.name = name
+        self.clock: ManualClock | None = None if live else ManualClock()
+        self._system = SystemClock()
+        self._backend = BACKENDS[name](place, self.clock or self._system)
+        self._open: list[Broker] = []
+        self.broker: Broker
+
+    async def start(self) -> None:
+        self.broker = await self.another()
+
+    async def stop(self) -> None:
+        for broker in self._open:
+            await broker.close()
+        self._open.clear()
+
+    async def another(self) -> Broker:
+        """Return a further client of the same backend."""
+        broker = self._backend.open()
+        await broker.__aenter__()
+        self._open.append(broker)
+        return broker
+
+    async def restart(self) -> None:
+        """Close every client and come back as a new one."""
+        await self.stop()
+        await self.start()
+
+    def gap(self, promise: int) -> bool:
+        """Say whether the backend keeps this promise only in part, so that the weaker form is to be shown."""
+        return str(promise) in self.broker.capabilities
+
+    # Time
+
+    @property
+    def now_ms(self) -> int:
+        return (self.clock or self._system).now_ms()
+
+    def at(self, later: timedelta = timedelta(0)) -> datetime:
+        """Return the instant so much later than now."""
+        return from_ms(self.now_ms + milliseconds(later))
+
+    async def let_pass(self, duration: timedelta) -> None:
+        """Move time on while somebody looks after the queues all along, so that there is no outage."""
+        left = duration
+        while left > timedelta(0):
+            await self._move(min(left, STEP))
+            await self.broker.maintain()
+            left -= STEP
+
+    async def outage(self, duration: timedelta) -> None:
+        """Move time on while nobody looks after anything."""
+        await self._move(duration)
+
+    async def _move(self, step: timedelta) -> None:
+        if self.clock is None:
+            await real_time(step)
+        else:
+            self.clock.advance(step)
+
+    # Short words
+
+    async def declare(self, *groups: str | GroupSpec, queue: str = Q, **settings: Any) -> None:
+        specs = [GroupSpec(name=GroupName(group)) if isinstance(group, str) else group for group in groups]
+        await self.broker.declare(QueueSpec(name=QueueName(queue), **settings), specs)
+
+    def envelope(
+        self,
+        id: str,
+        *,
+        queue: str = Q,
+        group: str | None = None,
+        key: str | None = None,
+        priority: int = 50,
+        due: timedelta | None = None,
+        expires: timedelta | None = None,
+        payload: Any = None,
+    ) -> Envelope:
+        """Return a sealed message; `due` and `expires` count from now."""
+        return seal(
+            Message(
+                id=MessageId(id),
+                queue=QueueName(queue),
+                priority=priority,
+                ordering_key=key,
+                payload=payload,
+                created_at=self.at(),
+                routing=Routing(consumer_group=GroupName(group) if group else None),
+                scheduling=Scheduling(deliver_at=self.at(due)) if due is not None else None,
+                expires_at=self.at(expires) if expires is not None else None,
+            )
+        )
+
+    async def publish(self, *ids: str, **fields: Any) -> list[Receipt]:
+        return await self.broker.publish([self.envelope(id, **fields) for id in ids])
+
+    async def pull(
+        self,
+        limit: int = 1,
+        *,
+        queue: str = Q,
+        group: str = G,
+        lease: timedelta = LEASE,
+        wait: timedelta = timedelta(0),
+        worker: str = "worker-1",
+        max_bytes: int | None = None,
+    ) -> list[Delivery]:
+        return await self.broker.pull(
+            QueueName(queue), GroupName(group), worker=worker, limit=limit, lease=lease, wait=wait, max_bytes=max_bytes
+        )
+
+    async def pull_one(self, **options: Any) -> Delivery:
+        """Pull exactly one."""
+        (delivery,) = await self.pull(1, **options)
+        return delivery
+
+    async def ids(self, limit: int = 100, **options: Any) -> list[str]:
+        """Pull, ack, and say which messages came, in order."""
+        deliveries = await self.pull(limit, **options)
+        assert await self.broker.settle([Ack(delivery.ack_id) for delivery in deliveries]) == []
+        return [delivery.message_id for delivery in deliveries]
+
+    async def give_up(self, delivery: Delivery, kind: FailureKind = FailureKind.PERMANENT, text: str = "no such user") -> None:
+        assert await self.broker.settle([GiveUp(delivery.ack_id, kind, self.error(text))]) == []
+
+    async def retry(self, delivery: Delivery, delay: timedelta = timedelta(0), text: str = "try later") -> None:
+        assert await self.broker.settle([Retry(delivery.ack_id, delay, self.error(text))]) == []
+
+    def error(self, text: str) -> ProcessingError:
+        return ProcessingError(message=text, timestamp=self.at())
+
+    async def queue_stats(self, queue: str = Q) -> QueueStats:
+        return next(stats for stats in await self.broker.stats() if stats.name == queue)
+
+    async def stats(self, queue: str = Q, group: str = G) -> GroupStats:
+        return next(stats for stats in (await self.queue_stats(queue)).groups if stats.name == group)
+
+    async def letters(self, name: str = Q, **options: Any) -> list[DeadLetter]:
+        return await self.broker.dead_letters.page(QueueName(name), **options)
+
+    async def rows(self, queue: str = Q, *, after: Position | None = None, limit: int = 1_000) -> list[Row]:
+        """Return every row beyond `after`, page by page."""
+        shard, rows = shard_name(queue), list[Row]()
+        while chunks := await self.broker.journal.read(shard, after, limit=limit):
+            page = [row for chunk in chunks for row in rows_of(decode_chunk(chunk), shard)]
+            rows += [row for row in page if after is None or row["seq"] > after.seq]
+            after = Position(rows[-1]["epoch"], rows[-1]["seq"])
+        return rows
+
+    async def events(self, queue: str = Q) -> list[str]:
+        return [str(row["event"]) for row in await self.rows(queue)]
+
+    async def projection(self, queue: str = Q) -> dict[Any, CopyState]:
+        """Return the live state as the whole journal tells it."""
+        projection = Projection()
+        for row in await self.rows(queue):
+            projection.apply(row)
+        return projection.copies
+
+
+def ids_of(things: Sequence[Delivery | DeadLetter]) -> list[str]:
+    return [thing.envelope.id for thing in things]
