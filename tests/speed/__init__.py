@@ -1,0 +1,1 @@
+"""Speed as a promise: the floors of the benchmarks hold."""
