@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, settings
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
-settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True, suppress_health_check=_SLOW)
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, database=None, print_blob=True, suppress_health_check=_SLOW
+)
 settings.register_profile("soak", max_examples=2_000, deadline=None, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile("ci")
 

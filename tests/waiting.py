@@ -13,7 +13,10 @@ _POLL_SECONDS = 0.005
 
 
 async def eventually(
-    condition: Callable[[], bool] | Callable[[], Awaitable[bool]], *, within: timedelta = PATIENCE, what: str = "the condition"
+    condition: Callable[[], bool] | Callable[[], Awaitable[bool]],
+    *,
+    within: timedelta = PATIENCE,
+    what: str = "the condition",
 ) -> None:
     """Return as soon as `condition` holds; fail when it does not `within` that time."""
     deadline = time.monotonic() + within.total_seconds()

@@ -43,15 +43,20 @@ class Backend(Protocol):
 
 
 class MemoryBackend:
-    """Messages live in one engine that all brokers of a test share."""
+    """Messages live in one engine that outlives its broker; all clients of a process are one broker."""
 
     def __init__(self, place: Path, clock: Clock) -> None:
-        from godwit.brokers.memory import MemoryBroker
+        from godwit.brokers.memory import MemoryBroker, MemoryEngine
 
-        self._first = MemoryBroker(clock=clock)
+        self._clock, self._engine = clock, MemoryEngine(clock=clock)
+        self._open: MemoryBroker | None = None
 
     def open(self) -> Broker:
-        return type(self._first)(engine=self._first.engine)
+        from godwit.brokers.memory import MemoryBroker
+
+        if self._open is None or self._open.closed:
+            self._open = MemoryBroker(engine=self._engine, clock=self._clock)
+        return self._open
 
 
 class SqliteBackend:
@@ -171,7 +176,7 @@ class Harness:
         )
 
     async def publish(self, *ids: str, **fields: Any) -> list[Receipt]:
-        return await self.broker.publish([self.envelope(id, **fields) for id in ids])
+        return await self.broker.publish([self.envelope(name, **fields) for name in ids])
 
     async def pull(
         self,
@@ -199,7 +204,9 @@ class Harness:
         assert await self.broker.settle([Ack(delivery.ack_id) for delivery in deliveries]) == []
         return [delivery.message_id for delivery in deliveries]
 
-    async def give_up(self, delivery: Delivery, kind: FailureKind = FailureKind.PERMANENT, text: str = "no such user") -> None:
+    async def give_up(
+        self, delivery: Delivery, kind: FailureKind = FailureKind.PERMANENT, text: str = "no such user"
+    ) -> None:
         assert await self.broker.settle([GiveUp(delivery.ack_id, kind, self.error(text))]) == []
 
     async def retry(self, delivery: Delivery, delay: timedelta = timedelta(0), text: str = "try later") -> None:

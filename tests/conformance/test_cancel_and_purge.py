@@ -80,4 +80,4 @@ async def test_a_purged_queue_goes_on_working(harness: Harness) -> None:
     await harness.publish("a1", "a2", key="a")
     await harness.broker.purge(Q)
     await harness.publish("a3", "a4", key="a")
-    assert [id for _ in range(2) for id in await harness.ids(5)] == ["a3", "a4"]
+    assert [name for _ in range(2) for name in await harness.ids(5)] == ["a3", "a4"]

@@ -23,8 +23,8 @@ async def dead(harness: Harness, *ids: str, queue: str = Q, group: str = "defaul
 async def test_dead_letters_are_listed_oldest_first_page_by_page(harness: Harness) -> None:
     await harness.declare()
     ids = [f"m{n:02}" for n in range(25)]
-    for id in ids:
-        await dead(harness, id)
+    for name in ids:
+        await dead(harness, name)
     got, after = list[str](), None
     while page := await harness.letters(after=after, limit=10):
         assert len(page) <= 10

@@ -20,7 +20,9 @@ async def test_a_queue_declared_without_groups_gets_the_group_default(harness: H
 
 async def test_a_published_message_comes_out_as_it_went_in(harness: Harness) -> None:
     await harness.declare()
-    sent = harness.envelope("a", payload={"text": "ä \u0000 \U0001f600", "list": [1, 2.5, None, True]}, key="k", priority=7)
+    sent = harness.envelope(
+        "a", payload={"text": "ä \u0000 \U0001f600", "list": [1, 2.5, None, True]}, key="k", priority=7
+    )
     assert await harness.broker.publish([sent]) == [Receipt(sent.id, fresh=True)]
     delivery = await harness.pull_one()
     assert delivery.envelope == sent
@@ -140,7 +142,11 @@ async def test_the_error_of_a_first_chunk_is_raised_as_it_is(harness: Harness) -
 async def test_the_chunks_of_several_queues_are_stored_in_order(harness: Harness) -> None:
     await harness.declare()
     await harness.declare(queue="small", max_size=1)
-    batch = [harness.envelope("a"), *(harness.envelope(f"s{n}", queue="small") for n in range(2)), harness.envelope("b")]
+    batch = [
+        harness.envelope("a"),
+        *(harness.envelope(f"s{n}", queue="small") for n in range(2)),
+        harness.envelope("b"),
+    ]
     with pytest.raises(PartialPublish) as caught:
         await harness.broker.publish(batch)
     assert caught.value.accepted == ("a",)

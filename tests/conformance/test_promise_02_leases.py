@@ -132,7 +132,10 @@ async def test_many_pulls_at_once_never_share_a_message(harness: Harness) -> Non
 
 
 async def test_maintain_ten_times_at_once_changes_nothing_more_than_once(harness: Harness) -> None:
-    await harness.declare(GroupSpec(name=G, forgive_outages=False, max_crashes=5), GroupSpec(name=GroupName("poison"), max_crashes=1, forgive_outages=False))
+    await harness.declare(
+        GroupSpec(name=G, forgive_outages=False, max_crashes=5),
+        GroupSpec(name=GroupName("poison"), max_crashes=1, forgive_outages=False),
+    )
     await harness.publish(*(f"m{n}" for n in range(10)))
     await harness.pull(10)
     await harness.pull(10, group="poison")

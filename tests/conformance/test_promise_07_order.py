@@ -16,9 +16,9 @@ ORDERED = GroupSpec(name=G, message_ordering=True)
 async def test_messages_come_in_the_order_they_were_published(harness: Harness) -> None:
     await harness.declare()
     ids = [f"m{n}" for n in range(30)]
-    for id in ids:
-        await harness.publish(id)
-    assert [id for _ in range(10) for id in await harness.ids(3)] == ids
+    for name in ids:
+        await harness.publish(name)
+    assert [name for _ in range(10) for name in await harness.ids(3)] == ids
 
 
 @pytest.mark.parametrize(("lower", "higher"), [(20, 21), (60, 61), (80, 81)])
@@ -144,7 +144,7 @@ async def test_one_message_per_key_is_in_flight(harness: Harness) -> None:
 async def test_an_ack_releases_the_next_of_the_key(harness: Harness) -> None:
     await harness.declare(ORDERED)
     await harness.publish("a1", "a2", "a3", key="a")
-    assert [id for _ in range(3) for id in await harness.ids(5)] == ["a1", "a2", "a3"]
+    assert [name for _ in range(3) for name in await harness.ids(5)] == ["a1", "a2", "a3"]
 
 
 @pytest.mark.parametrize("way", ["retry", "delay", "hand back", "silence"])
@@ -163,7 +163,7 @@ async def test_the_order_of_a_key_holds_across_every_return(harness: Harness, wa
         case _:
             assert await harness.pull(5) == []
     await harness.let_pass(LEASE + MOMENT)
-    assert [id for _ in range(2) for id in await harness.ids(5)] == ["a1", "a2"]
+    assert [name for _ in range(2) for name in await harness.ids(5)] == ["a1", "a2"]
 
 
 async def test_a_delayed_head_blocks_its_key_and_no_other(harness: Harness) -> None:
@@ -175,7 +175,7 @@ async def test_a_delayed_head_blocks_its_key_and_no_other(harness: Harness) -> N
     stats = await harness.stats()
     assert (stats.delayed, stats.blocked) == (1, 1)
     await harness.let_pass(LEASE + MOMENT)
-    assert [id for _ in range(2) for id in await harness.ids(5)] == ["a1", "a2"]
+    assert [name for _ in range(2) for name in await harness.ids(5)] == ["a1", "a2"]
 
 
 async def test_a_head_that_is_dead_lettered_releases_its_key(harness: Harness) -> None:
@@ -227,7 +227,7 @@ async def test_a_replayed_dead_letter_goes_to_the_end_of_its_key(harness: Harnes
     await harness.give_up(await harness.pull_one())
     (letter,) = await harness.letters()
     assert await harness.broker.dead_letters.replay([letter.id]) == []
-    assert [id for _ in range(3) for id in await harness.ids(5)] == ["a2", "a3", "a1"]
+    assert [name for _ in range(3) for name in await harness.ids(5)] == ["a2", "a3", "a1"]
 
 
 async def test_ordered_messages_ignore_lanes(harness: Harness) -> None:

@@ -21,7 +21,12 @@ async def test_a_publish_over_the_limit_is_refused_naming_the_group(harness: Har
     await harness.ids(group="fast")
     with pytest.raises(QueueFull) as caught:
         await harness.publish("c")
-    assert (caught.value.queue, caught.value.group, caught.value.limit, caught.value.allowed) == ("orders", "slow", "max_size", 2)
+    assert (caught.value.queue, caught.value.group, caught.value.limit, caught.value.allowed) == (
+        "orders",
+        "slow",
+        "max_size",
+        2,
+    )
     assert (await harness.stats(group="fast")).depth == 0
 
 

@@ -32,7 +32,7 @@ async def test_stats_count_every_place_a_message_can_be_in(harness: Harness) -> 
     stats = await harness.stats()
     assert (stats.ready, stats.blocked, stats.delayed, stats.leased, stats.dead) == (1, 2, 1, 1, 1)
     assert stats.depth == 5
-    size = {id: harness.envelope(id, key="a").size for id in ("a1", "a2", "a3")}
+    size = {name: harness.envelope(name, key="a").size for name in ("a1", "a2", "a3")}
     assert stats.leased_bytes == size["a1"]
 
 
@@ -81,7 +81,13 @@ async def test_publishing_writes_one_row_per_group_copy(harness: Harness) -> Non
         ("mail", 1, 2, 1),
     ]
     row = rows[0]
-    assert (row["message_id"], row["publish_seq"], row["type"], row["priority"], row["lane"]) == ("a", 1, "message", 90, 3)
+    assert (row["message_id"], row["publish_seq"], row["type"], row["priority"], row["lane"]) == (
+        "a",
+        1,
+        "message",
+        90,
+        3,
+    )
     assert (row["ordering_key"], row["size"], row["deliver_at"]) == ("k", sent.size, None)
 
 

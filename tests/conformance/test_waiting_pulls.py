@@ -144,7 +144,7 @@ async def test_several_waiting_pulls_share_what_is_published(live: Harness) -> N
     pulls = [asyncio.create_task(live.pull(1, wait=PATIENT, worker=f"w{n}", lease=LONG)) for n in range(5)]
     await real_time(SETTLED)
     await live.publish(*(f"m{n}" for n in range(5)))
-    got = [id for deliveries in await asyncio.gather(*pulls) for id in ids_of(deliveries)]
+    got = [name for deliveries in await asyncio.gather(*pulls) for name in ids_of(deliveries)]
     assert sorted(got) == [f"m{n}" for n in range(5)]
 
 
