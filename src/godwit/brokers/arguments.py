@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from godwit.brokers.contract import MAX_LEASE
+from godwit.brokers.contract import MAX_LEASE, Retry, Settlement
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
 from godwit.core.names import DEFAULT_GROUP
@@ -31,6 +31,13 @@ def check_pull(limit: int, wait: timedelta, max_bytes: int | None) -> None:
         raise InvalidSetting("wait", wait, "0 or more")
     if max_bytes is not None and max_bytes < 1:
         raise InvalidSetting("max_bytes", max_bytes, "1 or more, or none")
+
+
+def check_settlements(settlements: Sequence[Settlement]) -> None:
+    """Refuse a call with a retry in the past."""
+    for settlement in settlements:
+        if isinstance(settlement, Retry) and settlement.delay < timedelta(0):
+            raise InvalidSetting("delay", settlement.delay, "0 or more")
 
 
 def check_limit(limit: int) -> None:

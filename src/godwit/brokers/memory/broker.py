@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Self
 
-from godwit.brokers.arguments import check_limit, check_pull, groups_or_default, lease_ms
+from godwit.brokers.arguments import check_limit, check_pull, check_settlements, groups_or_default, lease_ms
 from godwit.brokers.contract import (
     NO_WAIT,
     DeadLetter,
@@ -42,10 +42,16 @@ class MemoryBroker:
         self._clock = clock
         self._engine = engine or MemoryEngine(clock=clock)
         self._waiters: dict[Place, deque[Waiter]] = {}
+        self._timed: dict[Place, int] = {}
         self._closed = False
         self.dead_letters = MemoryDeadLetters(self)
         self.journal = MemoryJournal(self)
-        self.shared = MemoryShared(clock)
+        self.shared = MemoryShared(self, clock)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more calls."""
+        return self._closed
 
     @property
     def engine(self) -> MemoryEngine:
@@ -110,15 +116,19 @@ class MemoryBroker:
         waiter: Waiter = loop.create_future()
         waiters = self._waiters.setdefault(place, deque())
         waiters.append(waiter)
+        if due_ms is not None and due_ms <= self._timed.get(place, due_ms):
+            self._timed[place] = due_ms
         timer = loop.call_later(left, _resolve, waiter)
         try:
             await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self.wake()  # it was meant to fetch something: let another do it
+            self._timed.pop(place, None)
+            self.wake()  # it may have been meant to fetch something, or to watch the time: let another do it
             raise
         finally:
             timer.cancel()
+            if self._timed.get(place) == due_ms:
+                self._timed.pop(place, None)
             if waiter in waiters:
                 waiters.remove(waiter)
             if not waiters and self._waiters.get(place) is waiters:
@@ -126,10 +136,15 @@ class MemoryBroker:
         return True
 
     def wake(self) -> None:
-        """Wake as many waiting pulls as there are messages for them."""
-        for place in list(self._waiters):
+        """Wake as many waiting pulls as there are messages for them, or one when something is due earlier than known."""
+        for place in [place for place, waiters in self._waiters.items() if waiters]:
             if ready := self._engine.ready(*place):
                 self._wake(place, ready)
+            elif (due_ms := self._engine.next_due_ms(*place)) is not None and due_ms < self._timed.get(
+                place, due_ms + 1
+            ):
+                self._timed[place] = due_ms
+                self._wake(place, 1)
 
     def _wake(self, place: Place, count: int) -> None:
         waiters = self._waiters[place]
@@ -138,6 +153,7 @@ class MemoryBroker:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid."""
+        check_settlements(settlements)
         refused = self.engine.settle(settlements)
         self.wake()
         return refused
@@ -256,10 +272,12 @@ class MemoryJournal:
 class MemoryShared:
     """Small values with versions and ttls."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._entries: dict[str, tuple[SharedEntry, int | None]] = {}
-        self._version = 0
+    def __init__(self, broker: MemoryBroker, clock: Clock) -> None:
+        self._broker, self._clock = broker, clock
+
+    @property
+    def _entries(self) -> dict[str, tuple[SharedEntry, int | None]]:
+        return self._broker.engine.shared
 
     async def get(self, key: str) -> SharedEntry | None:
         """Return the value, or None when it is missing or past its ttl."""
@@ -271,10 +289,10 @@ class MemoryShared:
         present = await self.get(key)
         if (present.version if present else None) != expected:
             return None
-        self._version += 1
+        version = self._broker.engine.next_shared_version()
         until_ms = self._clock.now_ms() + milliseconds(ttl) if ttl is not None else None
-        self._entries[key] = (SharedEntry(value, self._version), until_ms)
-        return self._version
+        self._entries[key] = (SharedEntry(value, version), until_ms)
+        return version
 
     async def delete(self, key: str) -> None:
         """Remove the value."""

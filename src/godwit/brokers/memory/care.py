@@ -54,7 +54,8 @@ def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int)
             due.append(copy)
     group.due_hint_ms = hint_ms
     due.sort(key=lambda copy: (copy.deadline_ms, copy.seq))
-    returned, dead = [], []
+    returned: dict[str, list[tuple[Any, ...]]] = {}
+    dead: dict[str, list[tuple[Any, ...]]] = {}
     spec = group.spec
     for copy in due:
         del held[copy.ack_id]
@@ -64,14 +65,14 @@ def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int)
         if poison or exhausted(copy):
             kind = FailureKind.POISON if poison else FailureKind.TRANSIENT
             group.bury(copy, kind, now_ms)
-            dead.append(end_row(copy, now_ms, None, kind))
+            dead.setdefault(copy.worker, []).append(end_row(copy, now_ms, None, kind))
         else:
             delay_ms = milliseconds(spec.backoff.delay(attempt=copy.attempt)) if spec.backoff else 0
             group.give_back(copy, now_ms + delay_ms, now_ms)
-            returned.append((*end_row(copy, now_ms, None, None), copy.ready_ms))
-    for event, rows in ((Event.LEASE_EXPIRED, returned), (Event.DEAD_LETTERED, dead)):
-        if rows:
-            shard.append(event, group.queue, group.name, None, group.depth, rows)
+            returned.setdefault(copy.worker, []).append((*end_row(copy, now_ms, None, None), copy.ready_ms))
+    for event, by_worker in ((Event.LEASE_EXPIRED, returned), (Event.DEAD_LETTERED, dead)):
+        for worker, rows in by_worker.items():
+            shard.append(event, group.queue, group.name, worker, group.depth, rows)
     return len(due)
 
 

@@ -14,6 +14,7 @@ from godwit.brokers.contract import (
     QueueStats,
     Receipt,
     Settlement,
+    SharedEntry,
     Snapshot,
 )
 from godwit.brokers.memory import letters as dead_letters
@@ -48,7 +49,14 @@ class MemoryEngine:
         self._queues: dict[QueueName, Queue] = {}
         self._held: dict[AckId, Copy] = {}
         self._tokens = token_maker()
+        self._shared_version = 0
         self.shards: dict[str, Shard] = {}
+        self.shared: dict[str, tuple[SharedEntry, int | None]] = {}
+
+    def next_shared_version(self) -> int:
+        """Return a version that no shared value ever had, deleted ones included."""
+        self._shared_version += 1
+        return self._shared_version
 
     # Declaring
 
@@ -108,7 +116,8 @@ class MemoryEngine:
             for copy in sorted(waiting, key=lambda copy: copy.place != BLOCKED):
                 one.withdraw(copy)
                 one.end(copy, GONE, now_ms)
-            queue.shard.append(Event.PURGED, name, one.name, None, one.depth, [removal(waiting)])
+            if waiting:
+                queue.shard.append(Event.PURGED, name, one.name, None, one.depth, [removal(waiting)])
             purged += len(waiting)
         return purged
 
