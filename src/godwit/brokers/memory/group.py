@@ -25,6 +25,7 @@ GONE: Final = 5
 
 NEVER: Final = 1 << 62
 _MARKED_BEFORE_SWEEP: Final = 1_000
+_ENDED_BEFORE_SWEEP: Final = 64
 
 
 class Copy:
@@ -171,9 +172,8 @@ class Group:
             self._release(copy, now_ms)
         if self.marked > _MARKED_BEFORE_SWEEP and self.marked > self.ready + self.delayed_count:
             self._sweep()
-        if self.expiring and len(self.expiring) > 2 * self.depth + _MARKED_BEFORE_SWEEP:
-            self.expiring = [entry for entry in self.expiring if entry[2].place < DEAD]
-            heapify(self.expiring)
+        if self.expiring:
+            self._forget_expiries()
 
     def bury(self, copy: Copy, kind: FailureKind, now_ms: int) -> None:
         """Make a dead letter of a copy that is in no place any more."""
@@ -181,6 +181,15 @@ class Group:
         self.letter_seq += 1
         copy.kind, copy.dead_ms, copy.letter = kind, now_ms, self.letter_seq
         self.letters[self.letter_seq] = copy
+
+    def _forget_expiries(self) -> None:
+        """Let go of copies that ended before their expiry: each keeps a whole message alive."""
+        depth = self.depth
+        if not depth:
+            self.expiring.clear()
+        elif len(self.expiring) > 2 * depth + _ENDED_BEFORE_SWEEP:
+            self.expiring = [entry for entry in self.expiring if entry[2].place < DEAD]
+            heapify(self.expiring)
 
     def _release(self, head: Copy, now_ms: int) -> None:
         key = head.envelope.ordering_key
