@@ -12,15 +12,20 @@ from godwit.core.journal import Event
 from godwit.core.names import AckId
 
 
-def look_after(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int) -> int:
-    """Take back due leases, expire, release due delays, in this order; return the number of changes."""
+def look_after(
+    group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int, lapsed: list[AckId] | None = None
+) -> int:
+    """Take back due leases, expire, release due delays, in this order; return the number of changes.
+
+    The ack ids of leases taken back are added to `lapsed`.
+    """
     changes = 0
     if group.leased:
         gap_ms = now_ms - group.looked_after_ms
         if group.spec.forgive_outages and gap_ms > min(group.leases):
             changes += _forgive(group, shard, gap_ms)
         if now_ms >= group.due_hint_ms:
-            changes += _take_back(group, shard, held, now_ms)
+            changes += _take_back(group, shard, held, now_ms, [] if lapsed is None else lapsed)
     group.looked_after_ms = now_ms
     if group.expiring and group.expiring[0][0] <= now_ms:
         changes += _expire(group, shard, now_ms)
@@ -43,7 +48,7 @@ def _forgive(group: Group, shard: Shard, gap_ms: int) -> int:
     return len(rows)
 
 
-def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int) -> int:
+def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int, lapsed: list[AckId]) -> int:
     due: list[Copy] = []
     hint_ms = NEVER
     for copies in group.leases.values():
@@ -58,7 +63,9 @@ def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int)
     dead: dict[str, list[tuple[Any, ...]]] = {}
     spec = group.spec
     for copy in due:
-        del held[copy.ack_id]
+        ack_id = copy.ack_id
+        lapsed.append(ack_id)
+        del held[ack_id]
         group.unlease(copy)
         copy.crashes += 1
         poison = spec.max_crashes is not None and copy.crashes >= spec.max_crashes

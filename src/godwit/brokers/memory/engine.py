@@ -10,6 +10,7 @@ from godwit.brokers.contract import (
     PUBLISH_CHUNK,
     DeadLetter,
     Delivery,
+    GroupStats,
     LetterId,
     QueueStats,
     Receipt,
@@ -221,6 +222,13 @@ class MemoryEngine:
         self.trim()
         return changes
 
+    def look_after(self, name: QueueName, group_name: GroupName) -> list[AckId]:
+        """Do what time asks for in one group, as `pull` does; return the ack ids whose leases were taken back."""
+        queue = self._queue(name)
+        lapsed: list[AckId] = []
+        look_after(self._group(queue, group_name), queue.shard, self._held, self._tick(queue), lapsed)
+        return lapsed
+
     def next_due_ms(self, name: QueueName, group_name: GroupName) -> int | None:
         """Return when something may become ready by itself, or None."""
         group = self._group(self._queue(name), group_name)
@@ -246,6 +254,11 @@ class MemoryEngine:
             )
             for queue in self._queues.values()
         ]
+
+    def group_stats(self, name: QueueName, group_name: GroupName) -> GroupStats:
+        """Say how much one group holds."""
+        queue = self._queue(name)
+        return group_stats(queue.spec, self._group(queue, group_name))
 
     def trim(self) -> int:
         """Drop what the journals need not keep; a removed queue's journal is kept by the default rules."""
