@@ -1,0 +1,84 @@
+"""Every broker against what is known to be right: memory against a simple model, the others against memory.
+
+Each comparison runs 200 examples of 50 steps. A step, an outcome or a journal event that never occurred fails the run:
+what was not tried was not shown.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from godwit.brokers.memory import MemoryBroker, MemoryEngine
+from godwit.core.journal import Event
+from tests.conformance.harness import BACKENDS
+from tests.properties.keeping import Keeping
+from tests.properties.model import Model
+from tests.properties.sides import BrokerSide
+from tests.properties.working import Working
+
+STEPS: Final = 50
+EXAMPLES: Final = 200
+
+OUTCOMES: Final = (
+    "begin", "time passed", "outage", "maintain ok", "restart ok", "declare ok", "change lanes refused",
+    "publish ok", "publish QueueFull", "publish PartialPublish", "publish QueueNotFound", "publish GroupNotFound", "duplicates",
+    "pull ok", "pull QueueNotFound", "pull GroupNotFound", "deliveries", "settled", "refused", "extend ok", "crash",
+    "cancel ok", "cancel QueueNotFound", "cancelled", "purge ok", "purge QueueNotFound", "purge GroupNotFound",
+    "remove ok", "remove QueueNotFound", "remove GroupNotFound", "letters ok", "letters listed",
+    "replayed", "replay of nothing", "replay QueueFull", "discard ok",
+)  # fmt: skip
+
+
+class MemoryAgainstTheModel(Working, Keeping):
+    """The memory engine must do what the model does."""
+
+    seen = Counter()
+
+    def open_sides(self) -> None:
+        engine = MemoryEngine(clock=self.clock)
+        self.subject = BrokerSide(lambda: MemoryBroker(engine=engine, clock=self.clock), self.loop)
+        self.reference = Model(self.clock)
+
+
+class BrokerAgainstMemory(Working, Keeping):
+    """Another broker must do what the memory engine does, journal included."""
+
+    backend = ""
+
+    def open_sides(self) -> None:
+        self.place = Path(tempfile.mkdtemp(prefix="godwit-"))
+        engine = MemoryEngine(clock=self.clock)
+        self.subject = BrokerSide(BACKENDS[self.backend](self.place, self.clock).open, self.loop)
+        self.reference = BrokerSide(lambda: MemoryBroker(engine=engine, clock=self.clock), self.loop)
+
+    def teardown(self) -> None:
+        super().teardown()
+        shutil.rmtree(self.place)
+
+
+def check(machine: type[Working]) -> None:
+    """Run a comparison and show that nothing was left out."""
+    machine.seen.clear()
+    examples = max(EXAMPLES, settings.default.max_examples if settings.default else 0)
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=STEPS))
+    wanted = {*OUTCOMES, *(f"event {event}" for event in Event)} - {"begin"}
+    assert {what for what in wanted if not machine.seen[what]} == set()
+
+
+@pytest.mark.timeout(600)
+def test_the_memory_broker_does_what_the_model_does() -> None:
+    check(MemoryAgainstTheModel)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "memory"])
+def test_every_other_broker_does_what_the_memory_broker_does(backend: str) -> None:
+    check(type(f"{backend}AgainstMemory", (BrokerAgainstMemory,), {"backend": backend, "seen": Counter()}))

@@ -1,0 +1,114 @@
+"""Rules of those who work: publishing, pulling, settling, falling silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from godwit.core.failure import FailureKind
+from tests.properties.machine import Comparison
+from tests.properties.sides import Taken, Word
+from tests.properties.strategies import DRAFTS, GROUPS, LEASES_MS, QUEUES, SHORT_MS, UNITS, WORKERS, Draft
+
+TEXTS = st.sampled_from((None, "no route", "bad address"))
+KINDS = st.sampled_from(tuple(FailureKind))
+
+
+class Working(Comparison):
+    """What publishers and workers do."""
+
+    @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=5))
+    def publish(self, drafts: list[Draft]) -> None:
+        alive = self.subject.stats()
+        known = [draft for draft in drafts if draft.queue in alive] or drafts[:1]
+        self.send(known)
+
+    @rule(draft=DRAFTS, size=st.integers(2, 4), queue=st.sampled_from(QUEUES))
+    def publish_many_alike(self, draft: Draft, size: int, queue: str) -> None:
+        """Publish neighbours: the same key, the same lane, ids in a row."""
+        if queue in self.subject.stats():
+            self.send([draft._replace(id=draft.id + n, queue=queue, group=None) for n in range(size)])
+
+    def send(self, drafts: list[Draft]) -> None:
+        envelopes = [draft.envelope(self.clock.now_ms()) for draft in drafts]
+        receipts = self.both("publish", envelopes)
+        self.ids += [(envelope.queue, envelope.id) for envelope in envelopes]
+        if receipts is not None:
+            self.seen["duplicates"] += receipts.count(False)
+
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        group=st.sampled_from(GROUPS),
+        worker=st.sampled_from(WORKERS),
+        limit=st.sampled_from((1, 2, 5, 20)),
+        lease_ms=st.sampled_from(LEASES_MS),
+        max_bytes=st.sampled_from((None, None, 15, 50)),
+    )
+    def pull(self, **options: Any) -> None:
+        names = ("queue", "group", "worker", "limit", "lease_ms", "max_bytes")
+        taken: list[Taken] | None = self.both("pull", *(options[name] for name in names))
+        if taken:
+            self.held += range(self.delivered, self.delivered + len(taken))
+            self.delivered += len(taken)
+            self.seen["deliveries"] += len(taken)
+
+    def take(self, pick: int) -> int:
+        """Choose a delivery that was not settled yet, as far as its worker knows."""
+        return self.held.pop(pick % len(self.held))
+
+    def say(self, *words: Word) -> None:
+        refused = self.both("settle", list(words))
+        self.seen["refused"] += len(refused)
+        self.seen["settled"] += len(words) - len(refused)
+
+    @precondition(lambda self: self.held)
+    @rule(pick=UNITS)
+    def ack(self, pick: int) -> None:
+        self.say(Word(self.take(pick), "ack"))
+
+    @precondition(lambda self: self.held)
+    @rule(pick=UNITS, text=TEXTS)
+    def retry(self, pick: int, text: str | None) -> None:
+        self.say(Word(self.take(pick), "retry", text=text))
+
+    @precondition(lambda self: self.held)
+    @rule(pick=UNITS, delay_ms=st.sampled_from(SHORT_MS), text=TEXTS)
+    def retry_later(self, pick: int, delay_ms: int, text: str | None) -> None:
+        self.say(Word(self.take(pick), "retry", delay_ms, text))
+
+    @precondition(lambda self: self.held)
+    @rule(pick=UNITS, kind=KINDS, text=TEXTS)
+    def give_up(self, pick: int, kind: FailureKind, text: str | None) -> None:
+        self.say(Word(self.take(pick), "give up", 0, text, kind))
+
+    @precondition(lambda self: self.held)
+    @rule(pick=UNITS)
+    def hand_back(self, pick: int) -> None:
+        self.say(Word(self.take(pick), "hand back"))
+
+    @precondition(lambda self: self.held)
+    @rule(verbs=st.lists(st.sampled_from(("ack", "retry", "give up", "hand back")), min_size=1, max_size=6))
+    def settle_together(self, verbs: list[str]) -> None:
+        numbers, self.held = self.held, []
+        self.say(*(Word(number, verbs[n % len(verbs)]) for n, number in enumerate(numbers)))
+
+    @precondition(lambda self: self.held)
+    @rule(count=st.integers(1, 3), lease_ms=st.sampled_from(LEASES_MS))
+    def extend(self, count: int, lease_ms: int) -> None:
+        self.both("extend", self.held[:count], lease_ms)
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def crash(self) -> None:
+        """Forget what was held: nobody will say a word about it."""
+        self.held.clear()
+        self.seen["crash"] += 1
+
+    @precondition(lambda self: self.delivered)
+    @rule(pick=UNITS, verb=st.sampled_from(("ack", "retry", "give up", "hand back")))
+    def settle_some_old_delivery(self, pick: int, verb: str) -> None:
+        """Settle with any ack id there ever was, twice."""
+        number = pick % self.delivered
+        self.say(Word(number, verb), Word(number, "ack"))
