@@ -2,6 +2,7 @@
 
     GodwitError
     ├── InvalidArgumentError (3)    the caller's input is wrong; nothing was changed
+    │   ├── ConfigurationError      godwit.toml or the environment says something impossible
     │   ├── InvalidAckId
     │   ├── InvalidMessage
     │   ├── InvalidName
@@ -67,6 +68,23 @@ class InvalidArgumentError(GodwitError):
     """The caller's input is wrong; nothing was changed."""
 
     code = 3
+
+
+class ConfigurationError(InvalidArgumentError):
+    """A line of godwit.toml, an environment variable or an argument cannot be used."""
+
+    def __init__(self, where: str, problem: str, remedy: str) -> None:
+        self.where, self.problem = where, problem
+        self._remedy = remedy
+        super().__init__(where, problem, remedy)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.where}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
 
 
 class InvalidAckId(InvalidArgumentError):
