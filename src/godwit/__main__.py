@@ -1,0 +1,6 @@
+"""`python -m godwit`: the same as the `godwit` command."""
+
+from godwit.cli import main
+
+if __name__ == "__main__":
+    main()

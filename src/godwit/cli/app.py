@@ -1,0 +1,94 @@
+"""The commands put together, and the one place where errors become sentences and exit codes."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from godwit import __version__
+from godwit.cli import backup, publish, pull, queues, settle
+from godwit.cli.demo import command as demo
+from godwit.cli.exits import Exit, exit_of
+from godwit.cli.output import print_error
+from godwit.core.errors import GodwitError
+
+
+class Commands(TyperGroup):
+    """Runs a command; its outcome, or the error it raised, becomes the exit code."""
+
+    def main(  # type: ignore[override] # typer's other switches are decided here
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
+    ) -> NoReturn:
+        """Run and leave the process; never with a traceback, unless --debug asks for it."""
+        words = list(sys.argv[1:] if args is None else args)
+        own = words[: words.index("--")] if "--" in words else words
+        debug, as_json = "--debug" in own, "--json" in own
+        if debug:
+            words.remove("--debug")
+        try:
+            outcome = super().main(args=words, prog_name=prog_name, standalone_mode=False)
+        except Exception as error:  # noqa: BLE001 # the last one to see it
+            if debug:
+                traceback.print_exc()
+            outcome = told(error, as_json=as_json)
+        sys.exit(int(outcome or 0))
+
+
+def told(error: Exception, *, as_json: bool) -> Exit:
+    """Say what went wrong and what to do about it; return the exit code."""
+    name = type(error).__name__
+    match error:
+        case GodwitError():
+            code, fact, remedy = exit_of(error), error.fact, error.remedy
+        case typer.TyperException():
+            context = getattr(error, "ctx", None)
+            code, fact = Exit.BAD_INPUT, error.format_message()
+            remedy = f"See {context.command_path} --help" if context else ""
+        case typer.Abort():
+            code, fact, remedy = Exit.INTERRUPTED, "Interrupted", ""
+        case _:
+            code, fact = Exit.BUG, f"Unexpected {name}: {error}"
+            remedy = "This is a bug in Godwit; run the command again with --debug and report what it prints."
+    print_error(name, fact, remedy, code, as_json=as_json)
+    return code
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Look after Godwit's queues from a terminal or a script.",
+    epilog="Every command has --help with an example. Exit codes are listed in docs/cli.md.",
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+)
+
+
+def print_version(asked: bool) -> None:
+    """Print the version and leave."""
+    if asked:
+        typer.echo(f"godwit {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+    _debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere on the line.")
+    ] = False,
+) -> None:
+    """Show the help when no command is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for module in (publish, pull, settle, queues, backup, demo):
+    module.register(app)

@@ -1,0 +1,132 @@
+"""`godwit demo`: what Godwit does, in under a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from godwit.cli.demo.director import Director, Play
+from godwit.cli.demo.verdict import Verdict
+from godwit.cli.demo.view import LiveView, PlainView, SilentView, reconciliation
+from godwit.cli.exits import Exit
+from godwit.cli.options import Json
+from godwit.cli.output import print_json, results
+
+TITLE: Final = "Godwit demo: one SQLite file, real processes, one kill -9"
+FILE: Final = "godwit.db"
+EXAMPLES = """Examples:
+
+\b
+  godwit demo
+  godwit demo --messages 20000 --workers 8
+  godwit demo --path ./demo          keep the file, then look at it:
+  godwit queues --url sqlite:///demo/godwit.db
+"""
+
+
+def demo(
+    messages: Annotated[int, typer.Option(metavar="N", help="How many messages.", min=100, max=10_000_000)] = 4_000,
+    workers: Annotated[int, typer.Option(metavar="N", help="How many worker processes.", min=2, max=64)] = 4,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same seed makes the same messages.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the file and the records.")] = False,
+    path: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Play in this new folder, and keep it.")] = None,
+    sabotage: Annotated[bool, typer.Option("--sabotage", hidden=True)] = False,
+    as_json: Json = False,
+) -> Exit:
+    """Watch publishers and workers at work, see one of them killed, and check that nothing is lost.
+
+    Two publisher processes and several worker processes share a fresh SQLite file. Some handlings fail and are retried,
+    some messages become dead letters, and one worker is killed with -9 while it holds messages. In the end the records
+    of all processes are compared with the journal: exit code 0 only if published = done + dead + open, 7 otherwise.
+    """
+    folder = _folder(path)
+    play = Play(
+        url=f"sqlite:///{folder / FILE}",
+        folder=folder,
+        messages=messages,
+        workers=workers,
+        seed=seed,
+        sabotage=sabotage,
+    )
+    began, kept = time.monotonic(), keep or path is not None
+    try:
+        verdict = asyncio.run(_perform(play, as_json=as_json))
+        kept = kept or not verdict.reconciled
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+    seconds = time.monotonic() - began
+    if as_json:
+        print_json(_document(verdict, seconds, folder if kept else None))
+    else:
+        _print(results(), verdict, seconds, folder if kept else None)
+    return Exit.OK if verdict.reconciled else Exit.UNRECONCILED
+
+
+def _folder(path: Path | None) -> Path:
+    if path is None:
+        return Path(tempfile.mkdtemp(prefix="godwit-demo-"))
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        raise typer.BadParameter(
+            f"{str(path)!r} exists. Name a folder that does not, so that nothing is mixed."
+        ) from None
+    except OSError as error:
+        raise typer.BadParameter(f"{str(path)!r} cannot be made: {error.strerror}. Name a writable place.") from None
+    return path.resolve()
+
+
+async def _perform(play: Play, *, as_json: bool) -> Verdict:
+    console = results()
+    view = SilentView() if as_json else LiveView(console, TITLE) if console.is_terminal else PlainView(console)
+    if isinstance(view, PlainView):
+        console.print(TITLE)
+    with view:
+        return await Director(play, view).perform()
+
+
+def _document(verdict: Verdict, seconds: float, folder: Path | None) -> dict[str, Any]:
+    return {
+        "reconciled": verdict.reconciled,
+        "seconds": round(seconds, 1),
+        "held_by_killed_worker": verdict.held,
+        "lines": msgspec.to_builtins(verdict.lines),
+        "problems": verdict.problems,
+        "folder": str(folder) if folder else None,
+    }
+
+
+def _print(console: Console, verdict: Verdict, seconds: float, folder: Path | None) -> None:
+    console.print()
+    console.print(reconciliation(verdict))
+    console.print()
+    for problem in verdict.problems:
+        console.print(Text(problem, "red"))
+    if verdict.reconciled:
+        console.print(
+            Text.assemble(
+                ("Reconciled", "bold green"),
+                f" in {seconds:.0f} s: published = done + dead + open, lost 0, out of order 0.\n"
+                f"The killed worker held {verdict.held} messages; {verdict.total('twice')} of them were handled twice,"
+                " none was lost.",
+            )
+        )
+    else:
+        console.print(Text("It does not reconcile.", "bold red"))
+    if folder:
+        console.print(f"Everything is kept in {folder}", soft_wrap=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(demo)

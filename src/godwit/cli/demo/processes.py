@@ -1,0 +1,71 @@
+"""The demo's processes: started, frozen, killed, stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from godwit.cli.demo.records import Part
+
+
+class Player:
+    """One process and what became of it."""
+
+    def __init__(self, part: Part, module: str, folder: Path) -> None:
+        self.name = part.name
+        self.log = folder / f"{part.name}.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 # our own module
+                [sys.executable, "-m", module, msgspec.json.encode(part).decode()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the director, who then stops the others
+            )
+        self.killed = False
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, or None while it runs."""
+        return self._process.poll()
+
+    @property
+    def crashed(self) -> bool:
+        """Say whether it ended by itself and badly."""
+        return not self.killed and self.code not in (None, 0)
+
+    def freeze(self) -> None:
+        """Stop it where it stands, so that what it holds can be looked up while it cannot let go."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill it with signal 9."""
+        self.killed = True
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self, seconds: float = 5) -> None:
+        """Ask it to finish; kill it when it does not."""
+        if self.code is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,32 @@
+"""A publisher process of the demo: publishes its share and records every id it got a receipt for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from itertools import islice
+from typing import Final
+
+from godwit.brokers.urls import connect
+from godwit.cli.demo.records import Accepted, Part, Record, part_of
+from godwit.cli.demo.scenario import doomed, messages
+from godwit.core.envelope import seal_all
+
+BATCH: Final = 25
+PAUSE_SECONDS: Final = 0.08
+
+
+async def publish(part: Part) -> None:
+    """Publish in batches, with pauses, so that there is something to watch."""
+    record = Record(part.record)
+    rest = messages(part.messages, publisher=part.number, seed=part.seed)
+    async with connect(part.url) as broker:
+        while batch := list(islice(rest, BATCH)):
+            await broker.publish(seal_all(batch))
+            record.add(Accepted(id=message.id, queue=message.queue, doomed=doomed(message)) for message in batch)
+            await asyncio.sleep(PAUSE_SECONDS)
+    record.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(publish(part_of(sys.argv[1])))

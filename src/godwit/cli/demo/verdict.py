@@ -1,0 +1,171 @@
+"""The reconciliation: what publishers and workers recorded, against what the broker says.
+
+Nothing is taken from one side alone. A message is *done* when a worker's record says so, *dead* or *open* when the
+journal says so, and *lost* when a publisher got a receipt and nobody knows it any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from godwit.brokers.contract import GroupStats
+from godwit.cli.demo.records import Accepted, Handled
+from godwit.cli.demo.scenario import PLACES, Place
+from godwit.cli.demo.tally import Tally
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """The books of one place. Numbers count messages; `twice` those handled more than once."""
+
+    queue: str
+    group: str
+    published: int
+    done: int
+    dead: int
+    open: int
+    lost: int
+    twice: int
+    out_of_order: int
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The books of all places, and every sentence that speaks against them."""
+
+    lines: tuple[Line, ...]
+    held: int
+    problems: tuple[str, ...]
+
+    @property
+    def reconciled(self) -> bool:
+        """Say whether the books balance."""
+        return not self.problems
+
+    def total(self, column: str) -> int:
+        """Return the sum of a column."""
+        return sum(getattr(line, column) for line in self.lines)
+
+
+def judge(
+    entries: Iterable[Accepted | Handled],
+    tally: Tally,
+    stats: Mapping[Place, GroupStats],
+    letters: Mapping[Place, Collection[str]],
+    *,
+    held: Mapping[Place, Collection[str]],
+    incidents: Iterable[str] = (),
+) -> Verdict:
+    """Compare the records with the journal, the dead letters and the stats, place by place."""
+    accepted: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+    handled: defaultdict[Place, list[Handled]] = defaultdict(list)
+    for entry in entries:
+        if isinstance(entry, Accepted):
+            accepted[entry.queue][entry.id] = entry.doomed
+        else:
+            handled[Place(entry.queue, entry.group)].append(entry)  # type: ignore[arg-type] # names as recorded
+    books = [
+        _Books(
+            place,
+            accepted[place.queue],
+            handled[place],
+            tally,
+            stats[place],
+            set(letters[place]),
+            set(held.get(place, ())),
+        )
+        for place in PLACES
+    ]
+    problems = [*incidents, *(problem for book in books for problem in book.problems())]
+    return Verdict(
+        lines=tuple(book.line for book in books), held=sum(map(len, held.values())), problems=tuple(problems)
+    )
+
+
+class _Books:
+    """Both sides of one place."""
+
+    def __init__(
+        self,
+        place: Place,
+        accepted: dict[str, bool],
+        handled: list[Handled],
+        tally: Tally,
+        stats: GroupStats,
+        letters: set[str],
+        held: set[str],
+    ) -> None:
+        self._place, self._tally, self._stats, self._letters, self._held = place, tally, stats, letters, held
+        copies = [copy for copy in tally.projection.copies.values() if (copy.queue, copy.group) == place]
+        self._accepted = set(accepted)
+        self._doomed = {name for name, doomed in accepted.items() if doomed}
+        self._dead = {copy.message_id for copy in copies if copy.state == "dead"}
+        self._open = {copy.message_id for copy in copies if copy.state != "dead"}
+        self._recorded = {entry.id for entry in handled}
+        self._twice = {name for name, times in Counter(entry.id for entry in handled).items() if times > 1}
+        self._lost = self._accepted - self._recorded - self._dead - self._open
+        self._out_of_order = out_of_order(handled)
+
+    @property
+    def line(self) -> Line:
+        return Line(
+            queue=self._place.queue,
+            group=self._place.group,
+            published=len(self._accepted),
+            done=len(self._recorded - self._dead - self._open),
+            dead=len(self._dead),
+            open=len(self._open),
+            lost=len(self._lost),
+            twice=len(self._twice),
+            out_of_order=self._out_of_order + self._tally.disorder[self._place],
+        )
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each disagreement."""
+        tally, place, line = self._tally, self._place, self.line
+        doubtful: dict[str, Any] = {
+            "accepted by a receipt but not in the journal": self._accepted - tally.arrived[place],
+            "in the journal but in no publisher's record": tally.arrived[place] - self._accepted,
+            "lost: accepted, and neither done, dead nor open": self._lost,
+            "acked in the journal but in no worker's record": tally.acked[place] - self._recorded,
+            "handled but neither acked nor open": self._recorded - tally.acked[place] - self._open,
+            "both done and dead": tally.acked[place] & self._dead,
+            "handled twice without having been held by the killed worker, nor a lease that ran out": (
+                self._twice - self._held - tally.ran_out[place]
+            ),
+            "dead although handling them works": self._dead - self._doomed,
+            "done although handling them cannot work": self._recorded & self._doomed,
+            "dead in the journal but not among the dead letters, or the reverse": self._dead ^ self._letters,
+        }
+        found = [
+            f"{place.queue}/{place.group}: {len(ids):,} {what} ({_some(ids)})" for what, ids in doubtful.items() if ids
+        ]
+        if line.out_of_order:
+            found.append(f"{place.queue}/{place.group}: {line.out_of_order:,} out of order within their key")
+        if line.published != line.done + line.dead + line.open:
+            found.append(f"{place.queue}/{place.group}: {line.published:,} published is not done + dead + open")
+        if (self._stats.depth, self._stats.dead) != (len(self._open), len(self._dead)):
+            found.append(
+                f"{place.queue}/{place.group}: stats say {self._stats.depth:,} open and {self._stats.dead:,} dead, "
+                f"the journal {len(self._open):,} and {len(self._dead):,}"
+            )
+        return found
+
+
+def out_of_order(handled: Iterable[Handled]) -> int:
+    """Count first handlings of a message that came after a later one of its ordering key."""
+    latest, seen, count = dict[str, int](), set[str](), 0
+    for entry in sorted(handled, key=lambda entry: entry.at_ns):
+        if entry.key is None or entry.id in seen:
+            continue
+        seen.add(entry.id)
+        count += entry.turn < latest.get(entry.key, 0)
+        latest[entry.key] = max(entry.turn, latest.get(entry.key, 0))
+    return count
+
+
+def _some(ids: Collection[str]) -> str:
+    first = sorted(ids)[:2]
+    return ", ".join(first) + (", ..." if len(ids) > len(first) else "")

@@ -1,0 +1,199 @@
+"""How the demo looks: a live picture in a terminal, plain lines elsewhere, and the table at the end."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from godwit.cli.demo.director import Scene
+from godwit.cli.demo.processes import Player
+from godwit.cli.demo.scenario import PLACES, Place
+from godwit.cli.demo.verdict import Verdict
+from godwit.core.journal import Event
+
+RATE_WINDOW_SECONDS: Final = 2.0
+PLAIN_EVERY_SECONDS: Final = 2.0
+BAR_WIDTH: Final = 40
+
+
+class Rates:
+    """How many messages a second were done lately, by place."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, dict[Place, int]]] = deque()
+
+    def update(self, scene: Scene) -> dict[Place, float]:
+        """Take a new look and return the rates."""
+        done = {place: scene.tally.counts[place][Event.ACKED] for place in PLACES}
+        self._seen.append((scene.elapsed, done))
+        while len(self._seen) > 1 and self._seen[0][0] < scene.elapsed - RATE_WINDOW_SECONDS:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        seconds = max(scene.elapsed - began, 0.001)
+        return {place: (done[place] - before[place]) / seconds for place in PLACES}
+
+
+class LiveView:
+    """A picture that changes in place; events stay below it."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._title, self._rates = title, Rates()
+        self._events: list[Text] = []
+        self._picture: Group | Text = Text(title)
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def scene(self, scene: Scene) -> None:
+        """Draw it."""
+        self._picture = Group(
+            Text.assemble((self._title, "bold"), f"   {scene.elapsed:5.1f} s\n"),
+            Table.grid(padding=(0, 1)),
+            _published(scene),
+            Text(),
+            _places(scene, self._rates.update(scene)),
+            Text(),
+            _workers(scene),
+            Text(),
+        )
+        self._draw()
+
+    def event(self, elapsed: float, text: str) -> None:
+        """Add a line below the picture."""
+        style = "bold red" if text.startswith("kill") else ""
+        self._events.append(Text.assemble((f"{elapsed:5.1f} s  ", "dim"), (text, style)))
+        self._draw()
+
+    def _draw(self) -> None:
+        self._live.update(Group(self._picture, *self._events), refresh=True)
+
+
+class PlainView:
+    """Lines for logs: one every two seconds, and one per event."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._rates, self._due = console, Rates(), 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def scene(self, scene: Scene) -> None:
+        """Print the sums, if it is time."""
+        rate = sum(self._rates.update(scene).values())
+        if scene.elapsed < self._due:
+            return
+        self._due = scene.elapsed + PLAIN_EVERY_SECONDS
+        groups, tally = scene.stats.values(), scene.tally
+        self._line(
+            scene.elapsed,
+            f"published {scene.published:,}  ready {sum(group.ready + group.blocked for group in groups):,}"
+            f"  delayed {sum(group.delayed for group in groups):,}  leased {sum(group.leased for group in groups):,}"
+            f"  done {tally.total(Event.ACKED):,} ({rate:,.0f}/s)  retries {tally.total(Event.NACKED):,}"
+            f"  dead {sum(group.dead for group in groups):,}",
+        )
+
+    def event(self, elapsed: float, text: str) -> None:
+        """Print it."""
+        self._line(elapsed, text)
+
+    def _line(self, elapsed: float, text: str) -> None:
+        self._console.print(f"{elapsed:6.1f} s  {text}", soft_wrap=True)
+        self._console.file.flush()
+
+
+class SilentView:
+    """For scripts, which read only the end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def scene(self, scene: Scene) -> None:
+        """Look away."""
+
+    def event(self, elapsed: float, text: str) -> None:
+        """Look away."""
+
+
+def _published(scene: Scene) -> Table:
+    row = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=max(scene.planned, 1), completed=scene.published, width=BAR_WIDTH)
+    row.add_row("published", bar, f"{scene.published:,} of {scene.planned:,}")
+    return row
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("queue", "group"):
+        table.add_column(name, no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True, min_width=5)
+    return table
+
+
+def _number(number: float, style: str = "") -> Text:
+    return Text(f"{number:,.0f}", style if number else "dim")
+
+
+def _places(scene: Scene, rates: dict[Place, float]) -> Table:
+    table = _table("ready", "blocked", "delayed", "leased", "done", "/s", "retries", "dead")
+    for place in PLACES:
+        group, counts = scene.stats[place], scene.tally.counts[place]
+        table.add_row(
+            place.queue,
+            place.group,
+            *map(_number, (group.ready, group.blocked, group.delayed, group.leased)),
+            _number(counts[Event.ACKED], "green"),
+            _number(rates[place]),
+            _number(counts[Event.NACKED], "yellow"),
+            _number(group.dead, "red"),
+        )
+    return table
+
+
+def _workers(scene: Scene) -> Table:
+    table = Table.grid(padding=(0, 3, 0, 0))
+    table.add_row(*(Text(worker.name, "bold red" if worker.killed else "bold") for worker in scene.workers))
+    table.add_row(*(_state(worker, scene) for worker in scene.workers))
+    return table
+
+
+def _state(worker: Player, scene: Scene) -> Text:
+    held = len(scene.tally.held_by(worker.name))
+    if worker.killed:
+        return Text(f"killed, {held} held" if held else "killed", "red")
+    return Text(f"holds {held}", "" if held else "dim")
+
+
+def reconciliation(verdict: Verdict) -> Table:
+    """Return the table at the end."""
+    columns = ("published", "done", "dead", "open", "lost", "twice", "out_of_order")
+    table = _table(*(name.replace("_", " ") for name in columns))
+    for line in verdict.lines:
+        table.add_row(line.queue, line.group, *(_judged(name, getattr(line, name)) for name in columns))
+    table.add_section()
+    table.add_row("all", "", *(_judged(name, verdict.total(name)) for name in columns))
+    return table
+
+
+def _judged(column: str, number: int) -> Text:
+    style = {"lost": "bold red", "out_of_order": "bold red", "dead": "red", "twice": "yellow", "done": "green"}.get(
+        column, ""
+    )
+    return Text(f"{number:,}", style if number else "")

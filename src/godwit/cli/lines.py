@@ -1,0 +1,52 @@
+"""Payloads from a file or a pipe, one JSON value per line, read twice: first to check, then to publish."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+
+from godwit.core.errors import InvalidMessage
+
+IN_MEMORY_BYTES: Final = 16 << 20
+_decoder = msgspec.json.Decoder()
+
+
+class Lines:
+    """Numbered payloads; blank lines are passed over. Only one line is in memory at a time."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        self._source.seek(0)
+        for number, line in enumerate(self._source, start=1):
+            if text := line.strip():
+                yield number, payload(text, place=f"line {number}")
+
+
+def payload(text: bytes | str, *, place: str) -> Any:
+    """Read one JSON value; the error names the place, never the content."""
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidMessage(
+            place, f"is not JSON ({error})", 'Write a JSON value such as {"id": 7}, and a text in quotes: \'"hello"\'.'
+        ) from None
+
+
+def lines_of(path: Path) -> Lines:
+    """Return the lines of a file."""
+    return Lines(path.open("rb"))
+
+
+def lines_of_stdin() -> Lines:
+    """Return the lines that come in through the pipe, kept aside because they are read twice."""
+    aside = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 # lives as long as the command
+    shutil.copyfileobj(sys.stdin.buffer, aside)
+    return Lines(aside)

@@ -1,0 +1,59 @@
+"""What a command prints: results on stdout, everything else on stderr; no colours unless a terminal reads them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+
+from godwit.cli.exits import Exit
+
+PIPED_WIDTH: Final = 1_000
+"""Wide enough that a table in a pipe or file is never cut; rich would assume 80 columns."""
+
+
+def results() -> Console:
+    """Return the console for what was asked for."""
+    return _console(stderr=False)
+
+
+def remarks() -> Console:
+    """Return the console for what a person may want to know beside it."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPED_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on one line."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def print_error(name: str, fact: str, remedy: str, code: Exit, *, as_json: bool) -> None:
+    """Say on stderr what went wrong: as one JSON document, or as sentences."""
+    if as_json:
+        document = {"error": name, "fact": fact, "remedy": remedy, "exit_code": int(code)}
+        sys.stderr.write(msgspec.json.encode(document).decode() + "\n")
+        return
+    sentences = [
+        sentence if sentence.endswith((".", "?", "!")) else f"{sentence}." for sentence in (fact, remedy) if sentence
+    ]
+    sys.stderr.write(visible(" ".join(sentences)) + "\n")
+
+
+def visible(text: str) -> str:
+    """Return text with control characters escaped, so that a message cannot play tricks on a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
+
+
+def counted(number: int, thing: str) -> str:
+    """Return `1 message`, `2,000 messages`."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -1,0 +1,169 @@
+"""`godwit queues`: how much every queue and group holds, once or live."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from godwit.brokers.contract import Broker, GroupStats, QueueStats
+from godwit.cli.exits import Exit
+from godwit.cli.opening import opened
+from godwit.cli.options import DEFAULT_URL, Json, Url
+from godwit.cli.output import print_json, remarks, results
+from godwit.cli.values import duration
+from godwit.core.errors import QueueNotFound
+from godwit.core.names import QueueName
+
+EXAMPLES = """Examples:
+
+\b
+  godwit queues
+  godwit queues orders --watch
+  godwit queues --json | jq '.[] | select(.groups[].dead > 0) | .name'
+"""
+SIZES = ("B", "KB", "MB", "GB", "TB")
+KILO = 1024
+
+
+def queues(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="QUEUE", help="Only these queues.", show_default=False)
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again and again until Ctrl-C.")] = False,
+    every: Annotated[
+        timedelta, typer.Option(parser=duration, metavar="DURATION", help="How often to look.", show_default="1s")
+    ] = timedelta(seconds=1),
+    times: Annotated[int | None, typer.Option(metavar="N", help="Stop watching after so many looks.", min=1)] = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> Exit:
+    """Show how much every queue and group holds.
+
+    Blocked messages wait for an earlier one of their ordering key; full groups refuse publishes. Exit code 1 when there
+    is no queue.
+    """
+
+    async def run() -> Exit:
+        async with opened(url) as broker:
+            if watch:
+                return await _watch(broker, tuple(names or ()), every, times, as_json=as_json)
+            return _once(await _chosen(broker, tuple(names or ())), as_json=as_json)
+
+    try:
+        return asyncio.run(run())
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+        return Exit.OK  # the way to end a watch
+
+
+async def _chosen(broker: Broker, names: tuple[str, ...]) -> list[QueueStats]:
+    stats = sorted(await broker.stats(), key=lambda queue: queue.name)
+    known = tuple(queue.name for queue in stats)
+    for name in names:
+        if name not in known:
+            raise QueueNotFound(name, known)
+    return [queue for queue in stats if not names or queue.name in names]
+
+
+def _once(stats: list[QueueStats], *, as_json: bool) -> Exit:
+    if as_json:
+        print_json([as_document(queue) for queue in stats])
+    elif stats:
+        results().print(table(stats))
+    else:
+        remarks().print("There are no queues yet. Make one: godwit publish QUEUE PAYLOAD --declare")
+    return Exit.OK if stats else Exit.EMPTY
+
+
+async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times: int | None, *, as_json: bool) -> Exit:
+    console = results()
+    live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
+    looks, before, since = 0, dict[str, int](), time.monotonic()
+    if live:
+        live.start()
+    try:
+        while True:
+            stats = await _chosen(broker, names)
+            now = time.monotonic()
+            rates = {
+                queue.name: (queue.published - before.get(queue.name, queue.published)) / (now - since)
+                for queue in stats
+            }
+            before, since = {queue.name: queue.published for queue in stats}, now
+            if as_json:
+                print_json([as_document(queue) for queue in stats])
+                console.file.flush()
+            elif live:
+                live.update(table(stats, rates), refresh=True)
+            else:
+                console.print(table(stats, rates))
+            looks += 1
+            if looks == times:
+                return Exit.OK
+            await asyncio.sleep(every.total_seconds())
+    finally:
+        if live:
+            live.stop()
+
+
+def as_document(queue: QueueStats) -> dict[str, Any]:
+    """Return a queue as the JSON document that `docs/cli.md` describes."""
+    document: dict[str, Any] = msgspec.to_builtins(queue)
+    for group, stats in zip(document["groups"], queue.groups, strict=True):
+        group["depth"] = stats.depth
+    return document
+
+
+def table(stats: Iterable[QueueStats], rates: Mapping[QueueName, float] | None = None) -> Table:
+    """Return the table a person reads; `rates` adds how many messages a second are published."""
+    view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("queue", "group"):
+        view.add_column(name, no_wrap=True, overflow="ellipsis")
+    for name in ("ready", "blocked", "delayed", "leased", "dead", "bytes"):
+        view.add_column(name, justify="right", no_wrap=True, min_width=len(name))
+    if rates is not None:
+        view.add_column("in/s", justify="right", no_wrap=True, min_width=4)
+    view.add_column("full", no_wrap=True, min_width=4)
+    for queue in stats:
+        for place, group in enumerate(queue.groups):
+            rate = [] if rates is None else ["" if place else f"{rates[queue.name]:,.0f}"]
+            view.add_row(
+                "" if place else queue.name,
+                group.name,
+                *_numbers(group),
+                *rate,
+                Text("full", "red") if group.full else "",
+            )
+    return view
+
+
+def _numbers(group: GroupStats) -> list[Text]:
+    counts = [
+        Text(f"{count:,}", "" if count else "dim")
+        for count in (group.ready, group.blocked, group.delayed, group.leased)
+    ]
+    return [*counts, Text(f"{group.dead:,}", "red" if group.dead else "dim"), Text(size(group.bytes))]
+
+
+def size(number: float) -> str:
+    """Return bytes in four or five characters: 0 B, 812 B, 1.4 MB."""
+    for unit in SIZES:
+        if number < KILO or unit == SIZES[-1]:
+            break
+        number /= KILO
+    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(queues)

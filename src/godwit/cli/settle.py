@@ -1,0 +1,84 @@
+"""`godwit ack` and `godwit nack`: settle what `godwit pull --keep` took."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, Retry, Settlement
+from godwit.cli.exits import Exit
+from godwit.cli.opening import opened
+from godwit.cli.options import DEFAULT_URL, Json, Url
+from godwit.cli.output import counted, print_json, remarks
+from godwit.cli.values import duration
+from godwit.core.clock import utc_now
+from godwit.core.errors import InvalidAckId
+from godwit.core.failure import FailureKind, ProcessingError
+from godwit.core.names import AckId
+
+AckIds = Annotated[
+    list[str], typer.Argument(metavar="ACK_ID", help="As printed by pull --keep.", show_default=False)
+]
+
+
+def ack(ack_ids: AckIds, url: Url = DEFAULT_URL, as_json: Json = False) -> Exit:
+    """Settle messages as done."""
+    return asyncio.run(_settle([Ack(AckId(ack_id)) for ack_id in ack_ids], "acked", url=url, as_json=as_json))
+
+
+def nack(
+    ack_ids: AckIds,
+    delay: Annotated[
+        timedelta,
+        typer.Option(parser=duration, metavar="DURATION", help="Ready again after so long.", show_default="0s"),
+    ] = NO_WAIT,
+    error: Annotated[
+        str | None, typer.Option("--error", metavar="TEXT", help="Why; kept in the message's history.")
+    ] = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Give the messages up: they become dead letters.")] = False,
+    hand_back: Annotated[
+        bool, typer.Option("--hand-back", help="Return them at once; this counts as no attempt.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> Exit:
+    """Refuse messages: to be tried again, given up, or handed back."""
+    if dead and hand_back:
+        raise typer.BadParameter("--dead and --hand-back exclude each other. Give one of them.")
+    why = None if error is None else ProcessingError(message=error, retryable=not dead, timestamp=utc_now())
+
+    def settlement(ack_id: AckId) -> Settlement:
+        if dead:
+            return GiveUp(ack_id, FailureKind.PERMANENT, why)
+        return HandBack(ack_id) if hand_back else Retry(ack_id, delay, why)
+
+    outcome = "given up" if dead else "handed back" if hand_back else "to be tried again"
+    return asyncio.run(_settle([settlement(AckId(ack_id)) for ack_id in ack_ids], outcome, url=url, as_json=as_json))
+
+
+async def _settle(settlements: Sequence[Settlement], outcome: str, *, url: str, as_json: bool) -> Exit:
+    async with opened(url) as broker:
+        refused = set(await broker.settle(settlements))
+    if len(refused) == len(settlements) == 1:
+        raise InvalidAckId(settlements[0].ack_id)
+    for settlement in settlements:
+        if as_json:
+            print_json({"ack_id": settlement.ack_id, "settled": settlement.ack_id not in refused})
+        elif settlement.ack_id in refused:
+            remarks().print(str(InvalidAckId(settlement.ack_id)), soft_wrap=True)
+    settled = len(settlements) - len(refused)
+    if not as_json:
+        remarks().print(f"{counted(settled, 'message')} {outcome}.")
+    if not refused:
+        return Exit.OK
+    return Exit.PARTLY if settled else Exit.NOT_FOUND
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(epilog="Example:\n\n\b\n  godwit ack 'orders#0#default#3f9c1a'\n")(ack)
+    app.command(epilog="Example:\n\n\b\n  godwit nack 'orders#0#default#3f9c1a' --delay 10m --error 'no stock'\n")(nack)
