@@ -195,6 +195,16 @@ async def test_a_lease_longer_than_the_outage_is_left_alone(harness: Harness) ->
     assert "lease_moved" not in await harness.events()
 
 
+async def test_of_two_leases_only_the_one_shorter_than_the_outage_moves(harness: Harness) -> None:
+    await harness.declare()
+    await harness.publish("short", "long")
+    await harness.pull_one()
+    await harness.pull_one(lease=LONG)
+    await harness.outage(LEASE * 2)
+    await harness.broker.maintain()
+    assert [row["message_id"] for row in await harness.rows() if row["event"] == "lease_moved"] == ["short"]
+
+
 async def test_a_group_that_forgives_no_outage_takes_leases_back_at_once(harness: Harness) -> None:
     await harness.declare(GroupSpec(name=G, forgive_outages=False))
     await harness.publish("a")
@@ -219,3 +229,15 @@ async def test_a_retry_without_an_error_counts_but_adds_no_history(harness: Harn
     await harness.broker.settle([Retry(delivery.ack_id, timedelta(0))])
     again = await harness.pull_one()
     assert (again.failures, again.errors) == (1, ())
+
+
+async def test_a_lease_moved_by_an_outage_does_not_hold_up_shorter_ones(harness: Harness) -> None:
+    await harness.declare()
+    await harness.publish("a", "b")
+    extended = await harness.pull_one()
+    await harness.outage(LEASE)
+    assert await harness.broker.extend([extended.ack_id], LEASE) == []
+    await harness.outage(MOMENT)
+    await harness.pull_one(worker="worker-2")
+    await harness.let_pass(LEASE)
+    assert (await harness.stats()).ready == 1

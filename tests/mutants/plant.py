@@ -1,0 +1,85 @@
+"""Planted bugs: a copy of the project with one change, and the tests that have to notice it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+COPIED: Final = ("src", "tests", "benchmarks")
+WITNESS: Final = "godwit comes from "
+TESTS_FAILED: Final = 1
+"""The exit code of pytest for failed tests; others mean that it did not get to run them."""
+PATIENCE_SECONDS: Final = 20
+"""A bug may also show in a test that does not come to its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """One bug: in `file` the text `old`, which must be there exactly once, becomes `new`; `tests` have to fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def plant(self, root: Path) -> None:
+        """Put the bug into the copy of the project at `root`."""
+        path = root / "src" / "godwit" / self.file
+        text = path.read_text()
+        found = text.count(self.old)
+        assert found == 1, (
+            f"{self.file} has the text to change {found} times; let the mutant follow the code:\n{self.old}"
+        )
+        changed = text.replace(self.old, self.new)
+        if path.suffix == ".py":
+            compile(changed, str(path), "exec")  # a bug, not a typo
+        path.write_text(changed)
+
+
+def conformance(backend: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ids of conformance tests (`module.py::test` or `module.py::test[case]`) over one backend."""
+    tests = (name.removesuffix("]").partition("[") for name in names)
+    return tuple(f"tests/conformance/test_{test}[{'-'.join(filter(None, (backend, case)))}]" for test, _, case in tests)
+
+
+def copy_project(target: Path) -> Path:
+    """Copy what tests need; return the copy's root."""
+    for folder in COPIED:
+        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__", "mutants"))
+    shutil.copy(ROOT / "pyproject.toml", target)
+    (target / "tests" / "witness.py").write_text(Path(__file__).with_name("witness.py").read_text())
+    return target
+
+
+def run_tests(root: Path, tests: tuple[str, ...]) -> tuple[int, str]:
+    """Run tests of the copy at `root` in a process of their own; return pytest's exit code and what it said."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GODWIT_"))}
+    environment |= {"PYTHONPATH": str(root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    plugins = ("no:cacheprovider", "no:xdist", "tests.witness")
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *(word for plugin in plugins for word in ("-p", plugin))]
+    ran = subprocess.run(
+        [*command, f"--basetemp={root / 'tmp'}", f"--timeout={PATIENCE_SECONDS}", *tests],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = ran.stdout + ran.stderr
+    assert f"{WITNESS}{root / 'src' / 'godwit'}" in said, f"the copy was not the one tested:\n{said}"
+    return ran.returncode, said
+
+
+def expect_red(mutant: Mutant, place: Path) -> None:
+    """Plant a bug and fail unless the tests named with it do."""
+    root = copy_project(place)
+    mutant.plant(root)
+    code, said = run_tests(root, mutant.tests)
+    assert code == TESTS_FAILED, f"nobody noticed {mutant.name!r} (pytest ended with {code}):\n{said}"

@@ -1,0 +1,33 @@
+"""The suite notices bugs: each of these is planted in a copy of the project, and the tests named with it turn red."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.memory import MEMORY
+from tests.mutants.plant import Mutant, copy_project, expect_red, run_tests
+
+MUTANTS = (*MEMORY,)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))
+def test_a_planted_bug_is_noticed(mutant: Mutant, tmp_path: Path) -> None:
+    expect_red(mutant, tmp_path)
+
+
+def test_there_are_many_and_each_has_a_name_of_its_own() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+
+
+def test_without_a_bug_the_same_machinery_is_green(tmp_path: Path) -> None:
+    tests = {test for mutant in MEMORY for test in mutant.tests}
+    code, said = run_tests(copy_project(tmp_path), tuple(sorted(tests)))
+    assert code == 0, said
+
+
+def test_a_bug_whose_place_is_gone_is_reported(tmp_path: Path) -> None:
+    lost = Mutant(name="lost", file="brokers/contract.py", old="no such text anywhere", new="", tests=())
+    with pytest.raises(AssertionError, match="0 times"):
+        lost.plant(copy_project(tmp_path))
