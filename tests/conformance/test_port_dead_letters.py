@@ -166,3 +166,16 @@ async def test_letters_of_different_queues_and_groups_have_different_ids(harness
         for group in ("default", "mail"):
             await harness.give_up(await harness.pull_one(queue=queue, group=group))
     assert len({letter.id for queue in ("one", "two") for letter in await harness.letters(queue)}) == 4
+
+
+@pytest.mark.parametrize("removed", ["group", "queue"])
+async def test_a_letter_id_is_never_used_again_for_another_letter(harness: Harness, removed: str) -> None:
+    await harness.declare()
+    await dead(harness, "a")
+    (old,) = await harness.letters()
+    await harness.broker.remove(Q, old.group if removed == "group" else None)
+    await harness.declare("default")
+    await dead(harness, "b")
+    assert await harness.broker.dead_letters.discard([old.id]) == [old.id]
+    assert await harness.broker.dead_letters.replay([old.id]) == [old.id]
+    assert ids_of(await harness.letters()) == ["b"]

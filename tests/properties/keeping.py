@@ -1,49 +1,84 @@
-"""Rules of those who keep the queues: cancelling, purging, removing, replaying, discarding."""
+"""Rules of those who keep the queues: declaring, cancelling, purging, removing, replaying, discarding, restarting."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.properties.machine import Comparison
+from godwit.core.names import GroupName, QueueName
+from godwit.core.queues import GroupSpec, QueueSpec
+from tests.properties.machine import Comparison, outcome
 from tests.properties.sides import Letter
-from tests.properties.strategies import GROUPS, QUEUES, UNITS, often
+from tests.properties.strategies import GROUP_SETTINGS, GROUPS, QUEUE_SETTINGS, QUEUES, UNITS, Draft
+
+STRANGER = Draft(0, "nowhere", 50, None, None, None, None, 10)
+RARE = ("purge queue", "purge group", "remove queue", "remove group", "change lanes", "restart", "wrong name")
 
 
 class Keeping(Comparison):
     """What people and clean-up jobs do."""
 
+    @rule(
+        name=st.sampled_from(QUEUES),
+        settings=QUEUE_SETTINGS,
+        groups=st.dictionaries(st.sampled_from(GROUPS), GROUP_SETTINGS, min_size=1),
+        feeds=st.booleans(),
+    )
+    def declare(self, name: str, settings: dict[str, Any], groups: dict[str, Any], feeds: bool) -> None:
+        self.define(name, settings, groups, feeds=feeds)
+
+    @rule(what=st.sampled_from(RARE), queue=st.sampled_from(QUEUES), group=st.sampled_from(GROUPS), pick=UNITS)
+    def keep_house(self, what: str, queue: str, group: str, pick: int) -> None:
+        """Do one of the things that happen seldom, so that most examples are about messages."""
+        match what:
+            case "purge queue":
+                self.both("purge", queue, None)
+            case "purge group":
+                self.both("purge", queue, group)
+            case "remove queue" if pick % 2:
+                self.both("remove", queue, None)
+            case "remove group" if pick % 2:
+                self.both("remove", queue, group)
+            case "change lanes":
+                self.change_lanes(queue)
+            case "restart":
+                self.both("restart")
+            case "wrong name":
+                self.both("pull", queue, "nobody", "w1", 1, 300, None)
+                self.both("pull", "nowhere", group, "w1", 1, 300, None)
+                self.both("purge", "nowhere", None)
+                self.both("purge", queue, "nobody")
+                self.both("remove", "nowhere", None)
+                self.both("remove", queue, "nobody")
+                self.both("cancel", "nowhere", "m1")
+                self.both("letters", "nowhere")
+                now_ms = self.clock.now_ms()
+                self.both("publish", [STRANGER.envelope(now_ms)])
+                self.both("publish", [STRANGER._replace(queue=queue, group="nobody").envelope(now_ms)])
+
+    def change_lanes(self, name: str) -> None:
+        """Ask for what cannot be: other lanes under messages."""
+        before = self.subject.stats()
+        if name in before and any(numbers[0] for numbers in before[name][2].values()):
+            changed = QueueSpec(name=QueueName(name), lanes=5 - self.layouts[name][0])
+            refusal = outcome(self.subject, "declare", (changed, [GroupSpec(name=GroupName("new"))]))
+            assert refusal[0] == "AlreadyExistsError"
+            self.seen["change lanes refused"] += 1
+
     @precondition(lambda self: self.ids)
     @rule(pick=UNITS)
     def cancel(self, pick: int) -> None:
-        if self.both("cancel", *self.ids[pick % len(self.ids)]):
+        if self.both("cancel", *self.ids[-1 - pick % len(self.ids)]):
             self.seen["cancelled"] += 1
 
-    @rule(queue=st.sampled_from(QUEUES), group=often(None, *GROUPS), sure=UNITS)
-    def purge(self, queue: str, group: str | None, sure: int) -> None:
-        if sure % 3 == 0:
-            self.both("purge", queue, group)
-
-    @rule(queue=st.sampled_from(QUEUES), sure=UNITS)
-    def remove_queue(self, queue: str, sure: int) -> None:
-        if sure % 3 == 0:
-            self.both("remove", queue, None)
-
-    @rule(queue=st.sampled_from(QUEUES), group=st.sampled_from(GROUPS), sure=UNITS)
-    def remove_group(self, queue: str, group: str, sure: int) -> None:
-        if sure % 3 == 0:
-            self.both("remove", queue, group)
-
-    @rule(name=st.sampled_from(QUEUES))
-    def list_letters(self, name: str) -> None:
-        letters: list[Letter] = self.both("letters", name) or []
-        for letter in letters:
-            self.buried[letter.address] = None
-        self.seen["letters listed"] += len(letters)
-
     def letters_known(self) -> list[tuple[str, str, int]]:
+        """List all letters on both sides, and return every address there ever was."""
         for name in self.subject.stats():
-            self.list_letters(name)
+            letters: list[Letter] = self.both("letters", name)
+            self.seen["letters listed"] += len(letters)
+            self.buried.update((letter.address, None) for letter in letters)
         return list(self.buried)
 
     @rule(pick=UNITS, count=st.integers(1, 3))

@@ -20,6 +20,7 @@ from tests.properties.strategies import (
     GROUP_SETTINGS,
     GROUPS,
     LAYOUTS,
+    LEASES_MS,
     QUEUE_SETTINGS,
     QUEUES,
     SHORT_MS,
@@ -70,34 +71,30 @@ class Comparison(RuleBasedStateMachine):
 
     # Queues and groups
 
-    @initialize(layouts=st.tuples(LAYOUTS, LAYOUTS, LAYOUTS), settings=QUEUE_SETTINGS, group=GROUP_SETTINGS)
-    def begin(self, layouts: tuple[Any, ...], settings: dict[str, Any], group: dict[str, Any]) -> None:
-        self.layouts = dict(zip(QUEUES, layouts, strict=True))
-        self.define("a", settings, {"g": group, "h": {}}, feeds=False)
-
-    @rule(
-        name=st.sampled_from(QUEUES),
-        settings=QUEUE_SETTINGS,
-        groups=st.dictionaries(st.sampled_from(GROUPS), GROUP_SETTINGS, min_size=1),
+    @initialize(
+        layouts=st.tuples(LAYOUTS, LAYOUTS, LAYOUTS),
+        settings=st.tuples(*[QUEUE_SETTINGS] * 3),
+        groups=st.tuples(*[GROUP_SETTINGS] * 2),
         feeds=st.booleans(),
     )
-    def declare(self, name: str, settings: dict[str, Any], groups: dict[str, Any], feeds: bool) -> None:
-        self.define(name, settings, groups, feeds=feeds)
+    def begin(self, layouts: Any, settings: Any, groups: Any, feeds: bool) -> None:
+        self.layouts = dict(zip(QUEUES, layouts, strict=True))
+        for name, chosen in zip(QUEUES[: 3 if feeds else 2], settings, strict=False):
+            self.define(name, chosen, dict(zip(GROUPS, groups, strict=True)), feeds=feeds)
 
     def define(self, name: str, settings: dict[str, Any], groups: dict[str, Any], *, feeds: bool) -> None:
         lanes, *ordered = self.layouts[name]
         specs = [group_spec(group, groups[group], ordered=ordered[GROUPS.index(group)]) for group in sorted(groups)]
         self.both("declare", queue_spec(name, lanes, settings, feeds=feeds), specs)
 
-    @rule(name=st.sampled_from(QUEUES))
-    def change_lanes(self, name: str) -> None:
-        """Ask for what cannot be: other lanes under messages."""
-        if name in self.subject.stats():
-            changed = QueueSpec(name=QueueName(name), lanes=5 - self.layouts[name][0])
-            before = self.subject.stats()
-            assert outcome(self.subject, "declare", (changed, [GroupSpec(name=GroupName("g"))]))[0] == "AlreadyExistsError"
-            assert self.subject.stats() == before
-            self.seen["change lanes refused"] += 1
+    def places(self) -> list[tuple[str, str]]:
+        """Return every queue and group there is, those with something ready first."""
+        found = [
+            (-numbers[0], name, group)
+            for name, (_, _, groups) in self.subject.stats().items()
+            for group, numbers in groups.items()
+        ]
+        return [(name, group) for _, name, group in sorted(found)]
 
     # Time
 
@@ -108,18 +105,18 @@ class Comparison(RuleBasedStateMachine):
             self.both("maintain")
         self.seen["time passed"] += 1
 
-    @rule(gap=st.sampled_from(SHORT_MS))
-    def nobody_looks(self, gap: int) -> None:
+    @rule(gap=st.sampled_from(SHORT_MS), lease_ms=st.sampled_from((None, *LEASES_MS)))
+    def nobody_looks(self, gap: int, lease_ms: int | None) -> None:
+        """Let time pass without anybody looking after the groups; workers may renew their leases meanwhile."""
         self.clock.advance(ms(gap))
+        if lease_ms and self.held:
+            self.both("extend", self.held, lease_ms)
+            self.clock.advance(ms(50))
         self.seen["outage"] += 1
 
     @rule()
     def maintain(self) -> None:
         self.both("maintain")
-
-    @rule()
-    def restart(self) -> None:
-        self.both("restart")
 
     # What must be true after every step
 

@@ -14,6 +14,7 @@ from godwit.core.queues import GroupSpec, Overflow, QueueSpec
 from tests.properties.pieces import FOREVER, WAITING, Copy, Group, Queue, counters_of, numbers_in
 from tests.properties.sides import Address, Letter, Taken, Word
 
+
 class Model:
     """What a broker has to do, said as plainly as possible."""
 
@@ -184,7 +185,9 @@ class Model:
 
     # Working
 
-    def pull(self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None) -> list[Taken]:
+    def pull(
+        self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None
+    ) -> list[Taken]:
         (one,) = self._groups(queue, group)
         self._look_after(one)
         lowest_first = one.pulls % 10 == 9
@@ -342,7 +345,11 @@ class Model:
 
     def stats(self) -> dict[str, Any]:
         return {
-            name: (queue.published, queue.duplicates, {one: numbers_in(queue.spec, group) for one, group in queue.groups.items()})
+            name: (
+                queue.published,
+                queue.duplicates,
+                {one: numbers_in(queue.spec, group) for one, group in queue.groups.items()},
+            )
             for name, queue in self._queues.items()
         }
 
@@ -358,4 +365,3 @@ class Model:
             for group in self._queue(queue).groups.values()
             for copy in group.copies
         }
-

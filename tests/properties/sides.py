@@ -64,7 +64,9 @@ class Side(Protocol):
     def remove(self, queue: str, group: str | None) -> None: ...
     def purge(self, queue: str, group: str | None) -> int: ...
     def publish(self, envelopes: Sequence[Envelope]) -> list[bool]: ...
-    def pull(self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None) -> list[Taken]: ...
+    def pull(
+        self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None
+    ) -> list[Taken]: ...
     def settle(self, words: Sequence[Word]) -> list[int]: ...
     def extend(self, numbers: Sequence[int], lease_ms: int) -> list[int]: ...
     def cancel(self, queue: str, message_id: str) -> bool: ...
@@ -127,7 +129,9 @@ class BrokerSide:
         assert [receipt.id for receipt in receipts] == [envelope.id for envelope in envelopes]
         return [receipt.fresh for receipt in receipts]
 
-    def pull(self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None) -> list[Taken]:
+    def pull(
+        self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None
+    ) -> list[Taken]:
         lease = from_ms(lease_ms) - from_ms(0)
         call = self.broker.pull(
             QueueName(queue), GroupName(group), worker=worker, limit=limit, lease=lease, max_bytes=max_bytes
@@ -226,6 +230,8 @@ class BrokerSide:
         token = row.get("delivery_id")
         if token is not None:
             known = self._delivered
-            row = row | {"delivery_id": known.setdefault(token, len(known)) if row["event"] == "delivered" else known.get(token)}
+            row = row | {
+                "delivery_id": known.setdefault(token, len(known)) if row["event"] == "delivered" else known.get(token)
+            }
         fields = ("seq", "at", "event", "queue", "group", "worker", "depth", *LAYOUTS[row["event"]])
         return {field: row.get(field) for field in fields if field != "body"}

@@ -57,7 +57,10 @@ LAYOUTS = st.tuples(st.sampled_from((1, 4)), st.booleans(), st.booleans())
 
 def queue_spec(name: str, lanes: int, settings: dict[str, Any], *, feeds: bool) -> QueueSpec:
     return QueueSpec(
-        name=QueueName(name), lanes=lanes, dead_letter_queue=QueueName(DEAD) if feeds and name != DEAD else None, **settings
+        name=QueueName(name),
+        lanes=lanes,
+        dead_letter_queue=QueueName(DEAD) if feeds and name != DEAD else None,
+        **settings,
     )
 
 

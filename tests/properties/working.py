@@ -10,8 +10,10 @@ from hypothesis.stateful import precondition, rule
 from godwit.core.failure import FailureKind
 from tests.properties.machine import Comparison
 from tests.properties.sides import Taken, Word
-from tests.properties.strategies import DRAFTS, GROUPS, LEASES_MS, QUEUES, SHORT_MS, UNITS, WORKERS, Draft
+from tests.properties.strategies import DRAFTS, LEASES_MS, SHORT_MS, UNITS, WORKERS, Draft, often
 
+LIMITS = st.sampled_from((1, 2, 5, 20))
+LEASES = st.sampled_from(LEASES_MS)
 TEXTS = st.sampled_from((None, "no route", "bad address"))
 KINDS = st.sampled_from(tuple(FailureKind))
 
@@ -19,16 +21,18 @@ KINDS = st.sampled_from(tuple(FailureKind))
 class Working(Comparison):
     """What publishers and workers do."""
 
-    @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=5))
+    @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=6))
     def publish(self, drafts: list[Draft]) -> None:
-        alive = self.subject.stats()
-        known = [draft for draft in drafts if draft.queue in alive] or drafts[:1]
-        self.send(known)
+        alive = sorted(self.subject.stats())
+        self.send(
+            [draft if draft.queue in alive else draft._replace(queue=alive[0]) for draft in drafts] if alive else drafts
+        )
 
-    @rule(draft=DRAFTS, size=st.integers(2, 4), queue=st.sampled_from(QUEUES))
-    def publish_many_alike(self, draft: Draft, size: int, queue: str) -> None:
+    @rule(draft=DRAFTS, size=st.integers(2, 4), pick=UNITS)
+    def publish_many_alike(self, draft: Draft, size: int, pick: int) -> None:
         """Publish neighbours: the same key, the same lane, ids in a row."""
-        if queue in self.subject.stats():
+        if alive := sorted(self.subject.stats()):
+            queue = alive[pick % len(alive)]
             self.send([draft._replace(id=draft.id + n, queue=queue, group=None) for n in range(size)])
 
     def send(self, drafts: list[Draft]) -> None:
@@ -38,17 +42,19 @@ class Working(Comparison):
         if receipts is not None:
             self.seen["duplicates"] += receipts.count(False)
 
-    @rule(
-        queue=st.sampled_from(QUEUES),
-        group=st.sampled_from(GROUPS),
-        worker=st.sampled_from(WORKERS),
-        limit=st.sampled_from((1, 2, 5, 20)),
-        lease_ms=st.sampled_from(LEASES_MS),
-        max_bytes=st.sampled_from((None, None, 15, 50)),
-    )
-    def pull(self, **options: Any) -> None:
-        names = ("queue", "group", "worker", "limit", "lease_ms", "max_bytes")
-        taken: list[Taken] | None = self.both("pull", *(options[name] for name in names))
+    @rule(pick=UNITS, worker=st.sampled_from(WORKERS), limit=LIMITS, lease_ms=LEASES, max_bytes=often(None, 15, 50))
+    def pull(self, pick: int, worker: str, limit: int, lease_ms: int, max_bytes: int | None) -> None:
+        """Pull from any group there is."""
+        if places := self.places():
+            self.fetch(*places[pick % len(places)], worker, limit, lease_ms, max_bytes)
+
+    @rule(worker=st.sampled_from(WORKERS), limit=LIMITS, lease_ms=LEASES)
+    def pull_where_most_is_ready(self, worker: str, limit: int, lease_ms: int) -> None:
+        if places := self.places():
+            self.fetch(*places[0], worker, limit, lease_ms, None)
+
+    def fetch(self, *arguments: Any) -> None:
+        taken: list[Taken] | None = self.both("pull", *arguments)
         if taken:
             self.held += range(self.delivered, self.delivered + len(taken))
             self.delivered += len(taken)
@@ -95,7 +101,7 @@ class Working(Comparison):
         self.say(*(Word(number, verbs[n % len(verbs)]) for n, number in enumerate(numbers)))
 
     @precondition(lambda self: self.held)
-    @rule(count=st.integers(1, 3), lease_ms=st.sampled_from(LEASES_MS))
+    @rule(count=st.integers(1, 3), lease_ms=LEASES)
     def extend(self, count: int, lease_ms: int) -> None:
         self.both("extend", self.held[:count], lease_ms)
 
