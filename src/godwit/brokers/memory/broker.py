@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Self
+from typing import Self, TypeVar
 
 from godwit.brokers.arguments import check_limit, check_pull, check_settlements, groups_or_default, lease_ms
 from godwit.brokers.contract import (
@@ -14,6 +14,7 @@ from godwit.brokers.contract import (
     DeadLetter,
     Delivery,
     LetterId,
+    Place,
     QueueStats,
     Receipt,
     Settlement,
@@ -22,6 +23,7 @@ from godwit.brokers.contract import (
     Snapshot,
 )
 from godwit.brokers.memory.engine import MemoryEngine
+from godwit.brokers.memory.listening import Listener, Listeners
 from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, JournalLost
@@ -29,8 +31,7 @@ from godwit.core.journal import Position
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 
-Place = tuple[QueueName, GroupName]
-Waiter = asyncio.Future[None]
+T = TypeVar("T")
 
 
 class MemoryBroker:
@@ -41,8 +42,8 @@ class MemoryBroker:
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK, engine: MemoryEngine | None = None) -> None:
         self._clock = clock
         self._engine = engine or MemoryEngine(clock=clock)
-        self._waiters: dict[Place, deque[Waiter]] = {}
-        self._timed: dict[Place, int] = {}
+        self._lock = threading.Lock()
+        self._listeners = Listeners(self._look, clock)
         self._closed = False
         self.dead_letters = MemoryDeadLetters(self)
         self.journal = MemoryJournal(self)
@@ -62,24 +63,24 @@ class MemoryBroker:
 
     async def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec] = ()) -> None:
         """Create a queue and groups, or change their settings."""
-        self.engine.declare(queue, groups_or_default(groups, exists=self._engine.declared(queue.name)))
+        wanted = groups_or_default(groups, exists=self._engine.declared(queue.name))
+        self.do(lambda engine: engine.declare(queue, wanted))
 
     async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
         """Remove a queue, or one group, with all it holds; pulls waiting there end with an error."""
-        self.engine.remove(queue, group)
-        for place in [place for place in self._waiters if place[0] == queue and group in (None, place[1])]:
-            self._wake(place, len(self._waiters[place]))
+        self.do(lambda engine: engine.remove(queue, group))
+        self.notify()
 
     async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
         """Delete everything that waits."""
-        return self.engine.purge(queue, group)
+        return self.do(lambda engine: engine.purge(queue, group))
 
     async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
         """Store messages for every group."""
         try:
-            return self.engine.publish(envelopes)
+            return self.do(lambda engine: engine.publish(envelopes))
         finally:
-            self.wake()
+            self.notify()
 
     async def pull(
         self,
@@ -95,95 +96,81 @@ class MemoryBroker:
         """Lease up to `limit` messages; empty after `wait` when there are none."""
         check_pull(limit, wait, max_bytes)
         length_ms = lease_ms(lease)
-        until = asyncio.get_running_loop().time() + wait.total_seconds()
-        while True:
-            deliveries = self.engine.pull(
-                queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes
-            )
-            if deliveries or not await self._woken((queue, group), until):
-                self.wake()  # what is left behind, or was released on the way, is for others who wait
-                return deliveries
-
-    async def _woken(self, place: Place, until: float) -> bool:
-        """Wait until something may be ready; False when the time is up."""
-        loop = asyncio.get_running_loop()
-        left = until - loop.time()
-        if left <= 0:
-            return False
-        due_ms = self._engine.next_due_ms(*place)
-        if due_ms is not None:
-            left = min(left, max(0.001, (due_ms - self._clock.now_ms()) / 1000))
-        waiter: Waiter = loop.create_future()
-        waiters = self._waiters.setdefault(place, deque())
-        waiters.append(waiter)
-        if due_ms is not None and due_ms <= self._timed.get(place, due_ms):
-            self._timed[place] = due_ms
-        timer = loop.call_later(left, _resolve, waiter)
+        until = time.monotonic() + wait.total_seconds()
+        listener = self.listen([(queue, group)]) if wait else None
         try:
-            await waiter
-        except asyncio.CancelledError:
-            self._timed.pop(place, None)
-            self.wake()  # it may have been meant to fetch something, or to watch the time: let another do it
-            raise
+            while True:
+                if listener is not None:
+                    listener.clear()
+                deliveries = self.do(
+                    lambda engine: engine.pull(
+                        queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes
+                    )
+                )
+                left = until - time.monotonic()
+                if deliveries or listener is None or left <= 0:
+                    return deliveries
+                await listener.wait(timedelta(seconds=left))
         finally:
-            timer.cancel()
-            if self._timed.get(place) == due_ms:
-                self._timed.pop(place, None)
-            if waiter in waiters:
-                waiters.remove(waiter)
-            if not waiters and self._waiters.get(place) is waiters:
-                del self._waiters[place]
-        return True
+            if listener is not None:
+                listener.close()
+            else:
+                self.notify()  # what is left behind, or was released on the way, is for those who wait
 
-    def wake(self) -> None:
-        """Wake as many waiting pulls as there are messages for them, or one when something is due earlier than known."""
-        for place in [place for place, waiters in self._waiters.items() if waiters]:
-            if ready := self._engine.ready(*place):
-                self._wake(place, ready)
-            elif (due_ms := self._engine.next_due_ms(*place)) is not None and due_ms < self._timed.get(
-                place, due_ms + 1
-            ):
-                self._timed[place] = due_ms
-                self._wake(place, 1)
+    def listen(self, places: Sequence[Place]) -> Listener:
+        """Return a listener for these places."""
+        return self._listeners.listen(places)
 
-    def _wake(self, place: Place, count: int) -> None:
-        waiters = self._waiters[place]
-        while waiters and count:
-            count -= _resolve(waiters.popleft())
+    def _look(self, place: Place) -> tuple[int, int | None]:
+        with self._lock:
+            return self._engine.ready(*place), self._engine.next_due_ms(*place)
+
+    def notify(self) -> None:
+        """Wake those who wait for what is ready now."""
+        self._listeners.notify()
+
+    def do(self, operation: Callable[[MemoryEngine], T]) -> T:
+        """Carry out one call; the renewing thread may be at it too."""
+        with self._lock:
+            return operation(self.engine)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid."""
         check_settlements(settlements)
-        refused = self.engine.settle(settlements)
-        self.wake()
+        refused = self.do(lambda engine: engine.settle(settlements))
+        self.notify()
         return refused
 
     async def extend(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
         """Let leases end `lease` from now."""
-        return self.engine.extend(ack_ids, lease_ms(lease))
+        return self.extend_now(ack_ids, lease)
+
+    def extend_now(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+        """Extend from any thread."""
+        length_ms = lease_ms(lease)
+        return self.do(lambda engine: engine.extend(ack_ids, length_ms))
 
     async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
         """Delete a message wherever it waits."""
-        found = self.engine.cancel(queue, message_id)
-        self.wake()
+        found = self.do(lambda engine: engine.cancel(queue, message_id))
+        self.notify()
         return found
 
     async def maintain(self) -> int:
         """Do what time asks for."""
-        changes = self.engine.maintain()
+        changes = self.do(lambda engine: engine.maintain())
         self.shared.forget()
-        self.wake()
+        self.notify()
         return changes
 
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""
-        return self.engine.stats()
+        return self.do(lambda engine: engine.stats())
 
     async def close(self) -> None:
         """End all waiting; what the engine holds stays in it."""
         self._closed = True
-        for place in list(self._waiters):
-            self._wake(place, len(self._waiters[place]))
+        self._listeners.wake_all()
 
     async def __aenter__(self) -> Self:
         """Nothing needs opening."""
@@ -192,13 +179,6 @@ class MemoryBroker:
     async def __aexit__(self, *exc: object) -> None:
         """Close the broker."""
         await self.close()
-
-
-def _resolve(waiter: Waiter) -> bool:
-    if waiter.done():
-        return False
-    waiter.set_result(None)
-    return True
 
 
 class MemoryDeadLetters:
@@ -212,17 +192,17 @@ class MemoryDeadLetters:
     ) -> list[DeadLetter]:
         """List those of a queue, or of all queues that share the dead letter queue `name`."""
         check_limit(limit)
-        return self._broker.engine.letters(name, group, after, limit)
+        return self._broker.do(lambda engine: engine.letters(name, group, after, limit))
 
     async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
         """Make them ready again."""
-        unknown = self._broker.engine.replay(letters)
-        self._broker.wake()
+        unknown = self._broker.do(lambda engine: engine.replay(letters))
+        self._broker.notify()
         return unknown
 
     async def discard(self, letters: Sequence[LetterId]) -> list[LetterId]:
         """Delete them."""
-        return self._broker.engine.discard(letters)
+        return self._broker.do(lambda engine: engine.discard(letters))
 
 
 class MemoryJournal:
@@ -245,7 +225,7 @@ class MemoryJournal:
 
     async def trim(self) -> int:
         """Drop what need not be kept."""
-        return self._broker.engine.trim()
+        return self._broker.do(lambda engine: engine.trim())
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
@@ -266,7 +246,7 @@ class MemoryJournal:
 
     async def snapshot(self, queue: QueueName) -> Snapshot:
         """List a queue's copies and the position that lists them all."""
-        return self._broker.engine.snapshot(queue)
+        return self._broker.do(lambda engine: engine.snapshot(queue))
 
 
 class MemoryShared:

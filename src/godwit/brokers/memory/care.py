@@ -51,6 +51,7 @@ def _forgive(group: Group, shard: Shard, gap_ms: int) -> int:
 def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int, lapsed: list[AckId]) -> int:
     due: list[Copy] = []
     hint_ms = NEVER
+    group.sort_leases()
     for copies in group.leases.values():
         for copy in copies:
             if copy.deadline_ms > now_ms:

@@ -83,7 +83,8 @@ class MemoryEngine:
             if group.name in queue.groups:
                 queue.groups[group.name].spec = group
             else:
-                queue.groups[group.name] = Group(group, spec.name, spec.lanes, now_ms)
+                created = queue.groups[group.name] = Group(group, spec.name, spec.lanes, now_ms)
+                created.letter_seq = queue.shard.letter_seqs.pop(group.name, 0)
                 queue.shard.append(Event.GROUP_CREATED, spec.name, group.name, None, 0, [(msgspec.json.encode(group),)])
 
     def declared(self, name: QueueName) -> bool:
@@ -99,6 +100,7 @@ class MemoryEngine:
             if copy.place == LEASED:
                 del self._held[copy.ack_id]
         self._tick(queue)
+        queue.shard.letter_seqs.update((one.name, one.letter_seq) for one in gone)
         if group is None:
             del self._queues[name]
             queue.shard.append(Event.QUEUE_REMOVED, name, None, None, 0, [removal(copies)])

@@ -81,6 +81,8 @@ class Group:
         self.keys: dict[str, deque[Copy]] = {}
         self.leases: dict[int, dict[Copy, None]] = {}
         """Leased copies by the length of their lease: each is in the order of deadlines, since time moves forward."""
+        self.unsorted: set[int] = set()
+        """Lengths whose leases are not in that order: an outage moved a lease beyond those given after it."""
         self.due_hint_ms = NEVER
         """No lease is due before this; acked ones may have made it too early."""
         self.by_id: dict[str, Copy] = {}
@@ -136,6 +138,20 @@ class Group:
         if copy.expires_ms and copy.expires_ms <= now_ms:
             heappush(self.expiring, (copy.expires_ms, copy.seq, copy))  # its first entry may be gone
         self.wait(copy, now_ms)
+
+    def lease_out(self, length_ms: int, deadline_ms: int) -> dict[Copy, None]:
+        """Return the leases of this length, to which one with this deadline is added next."""
+        leases = self.leases.setdefault(length_ms, {})
+        if leases and next(reversed(leases)).deadline_ms > deadline_ms:
+            self.unsorted.add(length_ms)
+        return leases
+
+    def sort_leases(self) -> None:
+        """Bring the leases of every length into the order of their deadlines."""
+        for length_ms in self.unsorted:
+            if leases := self.leases.get(length_ms):
+                self.leases[length_ms] = dict.fromkeys(sorted(leases, key=lambda copy: copy.deadline_ms))
+        self.unsorted.clear()
 
     def unlease(self, copy: Copy) -> None:
         """Take a leased copy out of the leases; its next place is the caller's business."""

@@ -29,7 +29,7 @@ def lease(
     group = copies[0].group
     queue, name, prefix = group.queue, group.name, group.ack_prefix
     deadline_ms = now_ms + lease_ms
-    leases = group.leases.setdefault(lease_ms, {})
+    leases = group.lease_out(lease_ms, deadline_ms)
     deliveries: list[Delivery] = []
     rows: list[tuple[Any, ...]] = []
     size = 0
@@ -73,7 +73,7 @@ def extend(
         group = copy.group
         group.unlease(copy)
         copy.lease_ms, copy.deadline_ms = lease_ms, now_of(group) + lease_ms
-        group.leases.setdefault(lease_ms, {})[copy] = None
+        group.lease_out(lease_ms, copy.deadline_ms)[copy] = None
         group.leased += 1
         group.leased_bytes += copy.envelope.size
         group.due_hint_ms = min(group.due_hint_ms, copy.deadline_ms)

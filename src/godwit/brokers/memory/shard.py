@@ -30,6 +30,8 @@ class Shard:
         self.epoch = secrets.token_hex(8)
         self.seq = 0
         self.publish_seq = 0
+        self.letter_seqs: dict[str, int] = {}
+        """How many dead letters removed groups had, by name: their ids are not used again."""
         self.at_ms = 0
         self.size = 0
         self.dropped = 0
