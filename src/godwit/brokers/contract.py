@@ -53,6 +53,8 @@ MAX_LEASE: Final = timedelta(hours=12)
 NO_WAIT: Final = timedelta(0)
 
 LetterId = NewType("LetterId", str)
+Place = tuple[QueueName, GroupName]
+"""Where a worker pulls from."""
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -272,6 +274,26 @@ class Shared(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """Waits for several places at once without losing a wake-up: clear, pull, and wait when there was nothing."""
+
+    def clear(self) -> None:
+        """Forget earlier wake-ups; call it before pulling."""
+        ...
+
+    def wake(self) -> None:
+        """End the waiting from outside."""
+        ...
+
+    async def wait(self, timeout: timedelta) -> None:  # noqa: ASYNC109
+        """Return when something may have become ready since `clear`, at the latest after `timeout`."""
+        ...
+
+    def close(self) -> None:
+        """Listen no more."""
+        ...
+
+
 class Broker(Protocol):
     """Carries messages from producers to workers, at least once."""
 
@@ -332,6 +354,14 @@ class Broker(Protocol):
 
     async def extend(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
         """Let leases end `lease` from now; return the ack ids that were not valid."""
+        ...
+
+    def extend_now(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+        """Extend from any thread, also while the event loop is busy; otherwise like `extend`."""
+        ...
+
+    def listen(self, places: Sequence[Place]) -> Listener:
+        """Return a listener for these places."""
         ...
 
     async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
