@@ -1,0 +1,45 @@
+"""Publish and subscribe inside one process: a synchronous, thread-safe broker over the memory engine.
+
+`docs/messagequeue.md` shows how to use it. It is documented but no part of `godwit.__all__`: an application that may
+outgrow one process holds a `Broker` instead.
+"""
+
+from godwit.core.errors import (
+    AlreadyExistsError,
+    InvalidAckId,
+    InvalidArgumentError,
+    NotFoundError,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
+from godwit.core.queues import FlowControl
+from godwit.messagequeue.facade import MessageQueue
+from godwit.messagequeue.types import (
+    BackoffPolicy,
+    DeadLetterPolicy,
+    InternalMessage,
+    MessageLease,
+    SubscriptionMetadata,
+    SubscriptionOptions,
+    SubscriptionStats,
+    TopicMetadata,
+)
+
+__all__ = [
+    "AlreadyExistsError",
+    "BackoffPolicy",
+    "DeadLetterPolicy",
+    "FlowControl",
+    "InternalMessage",
+    "InvalidAckId",
+    "InvalidArgumentError",
+    "MessageLease",
+    "MessageQueue",
+    "NotFoundError",
+    "SubscriptionMetadata",
+    "SubscriptionNotFound",
+    "SubscriptionOptions",
+    "SubscriptionStats",
+    "TopicMetadata",
+    "TopicNotFound",
+]
