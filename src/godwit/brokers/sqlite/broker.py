@@ -1,0 +1,272 @@
+"""The async shell over one SQLite file: writes go to the writer thread, reads to a read-only connection, pulls may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self, TypeVar
+from urllib.parse import unquote
+
+from godwit.brokers.arguments import check_pull, lease_ms
+from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, QueueStats, Receipt, Settlement
+from godwit.brokers.sqlite.connection import open_reader, translated
+from godwit.brokers.sqlite.location import check_location
+from godwit.brokers.sqlite.ports import SqliteDeadLetters, SqliteJournal, SqliteShared
+from godwit.brokers.sqlite.runs import Runs
+from godwit.brokers.sqlite.survey import stats
+from godwit.brokers.sqlite.waiters import Waiters
+from godwit.brokers.sqlite.wake import Bell
+from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.writer import Step, Writer
+from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.core.envelope import Envelope
+from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme
+from godwit.core.names import AckId, GroupName, MessageId, QueueName
+from godwit.core.queues import GroupSpec, QueueSpec
+
+T = TypeVar("T")
+SCHEME = "sqlite:///"
+
+
+class SqliteBroker:
+    """A broker in one file, for any number of processes on one machine.
+
+    A publish is on the disk when it returns. A broker belongs to the process and the event loop it was opened in: after a
+    fork, open another one in the child.
+    """
+
+    capabilities: frozenset[str] = frozenset()
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        busy_timeout: timedelta = timedelta(seconds=30),
+        max_pages: int | None = None,
+    ) -> None:
+        if not str(path):
+            raise InvalidSetting("path", path, "the name of a file, such as godwit.db")
+        self._path = Path(path).absolute()
+        self._clock = clock
+        self._busy_timeout = busy_timeout
+        self._max_pages = max_pages
+        self._pid = os.getpid()
+        self._closed = False
+        self._opening = asyncio.Lock()
+        self._writer: Writer | None = None
+        self.dead_letters = SqliteDeadLetters(self)
+        self.journal = SqliteJournal(self)
+        self.shared = SqliteShared(self)
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock = SYSTEM_CLOCK) -> Self:
+        """Return a broker on `sqlite:///relative.db` or `sqlite:////absolute/path.db`."""
+        if not url.startswith(SCHEME):
+            raise UnknownScheme(url.partition(":")[0], ("sqlite",))
+        return cls(unquote(url.removeprefix(SCHEME)), clock=clock)
+
+    @property
+    def clock(self) -> Clock:
+        """What tells the time here."""
+        return self._clock
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        """Open the file, creating it when it is missing."""
+        await self._opened()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close the broker."""
+        await self.close()
+
+    async def _opened(self) -> Writer:
+        """Return the writer, opening the file at the first call."""
+        if self._closed:
+            raise BrokerClosed(f"The SQLite broker on {self._path}")
+        if os.getpid() != self._pid:
+            raise BrokerUnavailable(
+                f"sqlite:///{self._path}",
+                f"it was opened in process {self._pid} and this is process {os.getpid()}",
+                "Open a broker of its own in each process, after the fork.",
+            )
+        async with self._opening:
+            if self._writer is None:
+                self._writer = await self._open()
+        return self._writer
+
+    async def _open(self) -> Writer:
+        check_location(self._path)
+        self._loop = asyncio.get_running_loop()
+        writer: Writer | None = None
+        try:
+            writer = await asyncio.to_thread(
+                Writer,
+                self._path,
+                self._clock,
+                self._loop,
+                busy_seconds=self._busy_timeout.total_seconds(),
+                max_pages=self._max_pages,
+                committed=self._committed,
+            )
+            self._bell = Bell(Path(f"{self._path}.wake"))
+            self._waiters = Waiters(open_reader(self._path), self._clock, self._loop)
+            self._reader = open_reader(self._path)
+            self._reader_runs = Runs(self._reader)
+            self._readers = ThreadPoolExecutor(1, thread_name_prefix="godwit-sqlite-reader")
+        except OSError as error:
+            if writer is not None:
+                await writer.close()
+            remedy = "The directory must be writable: SQLite keeps files beside the database."
+            raise BrokerUnavailable(f"sqlite:///{self._path}", error.strerror or str(error), remedy) from error
+        return writer
+
+    async def close(self) -> None:
+        """End all waiting, finish what is queued, close the file."""
+        if self._closed:
+            return
+        self._closed = True
+        writer = self._writer
+        if writer is None or os.getpid() != self._pid:
+            return
+        self._waiters.close()
+        await writer.close()
+        self._bell.close(self._loop)
+        await asyncio.to_thread(self._readers.shutdown)
+        self._reader.close()
+
+    def _committed(self, ready: set[str]) -> None:
+        """Wake those who wait, here and elsewhere; called by the writer's thread."""
+        if ready and not self._closed:
+            self._bell.ring(ready)
+            self._loop.call_soon_threadsafe(self._heard, ready)
+
+    def _heard(self, names: set[str]) -> None:
+        if not self._closed:
+            self._waiters.news(names)
+
+    # Ways in for this class and its side ports
+
+    async def write(self, name: str, step: Step, *, durable: bool = False) -> Any:
+        """Carry out a step that changes something; return after its commit."""
+        writer = self._writer
+        if writer is None or self._closed or os.getpid() != self._pid:
+            writer = await self._opened()
+        return await writer.submit(name, step, durable=durable)
+
+    async def read(self, step: Callable[[Work], T]) -> T:
+        """Carry out a step that changes nothing, in one read transaction."""
+        await self._opened()
+        return await self._loop.run_in_executor(self._readers, self._read, step)
+
+    def _read(self, step: Callable[[Work], T]) -> T:
+        try:
+            self._reader.execute("BEGIN")
+            try:
+                return step(Work(self._reader, self._reader_runs, self._clock, {}))
+            finally:
+                self._reader.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translated(error, self._path, "a read") from error
+
+    # The port
+
+    async def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec] = ()) -> None:
+        """Create a queue and groups, or change their settings."""
+        await self.write("declare", lambda engine: engine.declare(queue, groups), durable=True)
+
+    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+        """Remove a queue, or one group, with all it holds; pulls waiting there end with an error."""
+        await self.write("remove", lambda engine: engine.remove(queue, group))
+
+    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+        """Delete everything that waits."""
+        return int(await self.write("purge", lambda engine: engine.purge(queue, group)))
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+        """Store messages for every group; they are on the disk when this returns."""
+        receipts: list[Receipt]
+        receipts, stopped = await self.write("publish", lambda engine: engine.publish(envelopes), durable=True)
+        if stopped is not None:
+            raise stopped
+        return receipts
+
+    async def pull(
+        self,
+        queue: QueueName,
+        group: GroupName,
+        *,
+        worker: str,
+        limit: int,
+        lease: timedelta,
+        wait: timedelta = NO_WAIT,
+        max_bytes: int | None = None,
+    ) -> list[Delivery]:
+        """Lease up to `limit` messages; empty after `wait` when there are none."""
+        check_pull(limit, wait, max_bytes)
+        length_ms = lease_ms(lease)
+
+        def step(engine: Any) -> Any:
+            return engine.pull(queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes)
+
+        writer = await self._opened()
+        if not wait:
+            return await self._pull(writer, step)
+        until = self._loop.time() + wait.total_seconds()
+        address = (queue, group)
+        found: list[Delivery] = []
+        self._waiters.attend(address)
+        try:
+            while not (found := await self._pull(writer, step)):
+                try:
+                    self._bell.listen(self._loop, self._heard)
+                except OSError as error:
+                    remedy = "The directory must be writable: SQLite keeps files beside the database."
+                    raise BrokerUnavailable(f"sqlite:///{self._path}", str(error), remedy) from error
+                if not await self._waiters.wait(address, until):
+                    break
+        finally:
+            if not self._closed:
+                self._waiters.leave(address, more=bool(found))
+        return found
+
+    async def _pull(self, writer: Writer, step: Step) -> list[Delivery]:
+        """Pull once; what arrives when the caller is gone is handed back."""
+        deliveries: list[Delivery] = await writer.submit("pull", step, lost=self._hand_back)
+        return deliveries
+
+    def _hand_back(self, deliveries: list[Delivery]) -> None:
+        if deliveries and self._writer is not None:
+            words = [HandBack(delivery.ack_id) for delivery in deliveries]
+            self._writer.submit("hand_back", lambda engine: engine.settle(words))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
+        """End leases; return the ack ids that were not, or no longer, valid."""
+        refused: list[AckId] = await self.write("settle", lambda engine: engine.settle(settlements))
+        return refused
+
+    async def extend(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+        """Let leases end `lease` from now."""
+        length_ms = lease_ms(lease)
+        refused: list[AckId] = await self.write("extend", lambda engine: engine.extend(ack_ids, length_ms))
+        return refused
+
+    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+        """Delete a message wherever it waits."""
+        return bool(await self.write("cancel", lambda engine: engine.cancel(queue, message_id)))
+
+    async def maintain(self) -> int:
+        """Do what time asks for."""
+        return int(await self.write("maintain", lambda engine: engine.maintain()))
+
+    async def stats(self) -> list[QueueStats]:
+        """Say how much every queue holds."""
+        return await self.read(stats)
+

@@ -1,0 +1,147 @@
+"""Taking copies away at the caller's wish: cancel, purge, and what a removed group held."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from godwit.brokers.sqlite import copies as places
+from godwit.brokers.sqlite.copies import BLOCKED, SELECT_WAITING, Copy
+from godwit.brokers.sqlite.ids import places_of
+from godwit.brokers.sqlite.leases import PULL_BITS
+from godwit.brokers.sqlite.rows import ASIDE, TURN_BITS, Group
+from godwit.brokers.sqlite.runs import SEQ, SIZE
+from godwit.brokers.sqlite.work import Work
+from godwit.core.journal import Event
+from godwit.core.names import GroupName, MessageId, QueueName
+
+
+class Cleared(NamedTuple):
+    """How many copies were taken away; `seqs` holds the lowest and the highest publish_seq, perhaps more."""
+
+    count: int
+    seqs: list[int]
+
+
+def removal_row(count: int, seqs: list[int]) -> tuple[int, int | None, int | None]:
+    """Return the journal row of a removal."""
+    return (count, min(seqs, default=None), max(seqs, default=None))
+
+
+def cancel(work: Work, name: QueueName, message_id: MessageId) -> bool:
+    """Delete a message wherever it waits; say whether there was one."""
+    queue = work.queue(name)
+    now_ms = work.now(queue)
+    found = False
+    known = places_of(work, queue, message_id)
+    for group in work.groups(queue).values():
+        rows = [(message_id, seq) for run, seq in known if _withdraw(work, group, run, seq, now_ms)]
+        if rows:
+            found = True
+            work.journal(queue, Event.CANCELLED, group, None, rows)
+    return found
+
+
+def _withdraw(work: Work, group: Group, run: int, seq: int, now_ms: int) -> bool:
+    """End a copy if it waits in this group."""
+    row = work.execute(f"{SELECT_WAITING} AND seq = ?", (group.id, seq)).fetchone()
+    if row is not None:
+        copy = Copy(row)
+        places.withdraw(work, group, copy)
+        places.end(work, group, copy, now_ms, blocked=copy.slot == BLOCKED)
+        work.ended[copy.run] += 1
+        return True
+    lane = run >> TURN_BITS & 7
+    if lane >= ASIDE or run <= group.queue.floor(lane) + group.cursors[lane]:
+        return False
+    known = work.execute("SELECT n FROM broker_runs WHERE last = ?", (run,)).fetchone()
+    if known is None:
+        return False
+    messages = work.runs.read(run)
+    index = next(index for index, message in enumerate(messages) if message[SEQ] == seq)
+    pos = run - len(messages) + 1 + index
+    if pos <= group.queue.floor(lane) + group.cursors[lane]:
+        return False
+    if not work.execute("INSERT OR IGNORE INTO broker_skips VALUES (?, ?)", (group.id, pos)).rowcount:
+        return False
+    group.skips += 1
+    group.ready -= 1
+    group.bytes -= messages[index][SIZE]
+    work.ended[run] += 1
+    return True
+
+
+def purge(work: Work, name: QueueName, group_name: GroupName | None) -> int:
+    """Delete what waits; return how many copies."""
+    queue = work.queue(name)
+    work.now(queue)
+    purged = 0
+    groups = list(work.groups(queue).values()) if group_name is None else [work.group(queue, group_name)]
+    for group in groups:
+        cleared = clear_group(work, group, waiting_only=True)
+        work.journal(queue, Event.PURGED, group, None, [removal_row(*cleared)])
+        purged += cleared.count
+    return purged
+
+
+def clear_group(work: Work, group: Group, *, waiting_only: bool) -> Cleared:
+    """Take away all that waits, and unless `waiting_only` what is leased or dead too."""
+    seqs = _clear_rows(work, group, "broker_waiting", "group_id = ?", (group.id,))
+    seqs += _clear_walk(work, group)
+    count = group.ready + group.blocked + group.delayed
+    if waiting_only:
+        # A key whose head is leased keeps it; the others have nothing left.
+        work.execute(
+            "DELETE FROM broker_heads WHERE group_id = ?1 AND key NOT IN (SELECT l.key FROM broker_pulls p JOIN broker_leases l "
+            "ON l.id >= p.id << ?2 AND l.id < (p.id + 1) << ?2 WHERE p.group_id = ?1 AND l.key IS NOT NULL)",
+            (group.id, PULL_BITS),
+        )
+    else:
+        of_group = f"id >> {PULL_BITS} IN (SELECT id FROM broker_pulls WHERE group_id = ?)"
+        seqs += _clear_rows(work, group, "broker_leases", of_group, (group.id,))
+        seqs += _clear_rows(work, group, "broker_letters", "group_id = ?", (group.id,))
+        work.execute("DELETE FROM broker_pulls WHERE group_id = ?", (group.id,))
+        work.execute("DELETE FROM broker_heads WHERE group_id = ?", (group.id,))
+        count += group.leased + group.dead
+    group.ready = group.blocked = group.delayed = group.explicit = group.expiring = group.skips = 0
+    group.bytes = group.leased_bytes
+    return Cleared(count, seqs)
+
+
+def _clear_rows(work: Work, group: Group, table: str, condition: str, values: tuple[int, ...]) -> list[int]:
+    rows = work.execute(f"DELETE FROM {table} WHERE {condition} RETURNING run, seq", values).fetchall()  # noqa: S608
+    work.ended.update(Counter(run for run, _ in rows))
+    return [seq for _, seq in rows]
+
+
+def _clear_walk(work: Work, group: Group) -> list[int]:
+    """Move the cursors past everything; only the outermost runs are read, the others are counted."""
+    seqs: list[int] = []
+    for lane in range(group.queue.spec.lanes):
+        floor, ceiling = group.queue.floor(lane), group.queue.floor(lane + 1)
+        cursor = floor + group.cursors[lane]
+        runs = work.execute(
+            "SELECT last, n FROM broker_runs WHERE last > ? AND last < ? ORDER BY last", (cursor, ceiling)
+        ).fetchall()
+        skips = {
+            pos
+            for (pos,) in work.execute(
+                "DELETE FROM broker_skips WHERE group_id = ? AND pos > ? AND pos < ? RETURNING pos",
+                (group.id, floor, ceiling),
+            )
+        }
+        group.cursors[lane] = group.queue.turn
+        for number, (last, n) in enumerate(runs):
+            first = max(cursor, last - n) + 1
+            skipped = sum(first <= pos <= last for pos in skips) if skips else 0
+            if last - first + 1 == skipped:
+                continue
+            work.ended[last] += last - first + 1 - skipped
+            if skips or number in (0, len(runs) - 1):
+                messages = work.runs.read(last)
+                seqs += [
+                    message[SEQ]
+                    for pos, message in enumerate(messages, last - n + 1)
+                    if pos >= first and pos not in skips
+                ]
+    return seqs

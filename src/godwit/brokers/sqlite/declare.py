@@ -1,0 +1,94 @@
+"""Declaring queues and groups, and removing them with all they hold."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+
+from godwit.brokers.arguments import groups_or_default
+from godwit.brokers.sqlite.clearing import clear_group, removal_row
+from godwit.brokers.sqlite.rows import INSERT_GROUP, Queue, new_group_values
+from godwit.brokers.sqlite.work import Work
+from godwit.core.errors import AlreadyExistsError
+from godwit.core.journal import Event, shard_name
+from godwit.core.names import GroupName, QueueName
+from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, GroupSpec, QueueSpec, changed_setting
+
+
+def declare(work: Work, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
+    """Create a queue and groups, or change their settings."""
+    queue = work.find_queue(spec.name)
+    wanted = groups_or_default(groups, exists=queue is not None)
+    if queue is not None:
+        _check_fixed(work, queue, spec, wanted)
+        work.execute("UPDATE broker_queues SET spec = ? WHERE id = ?", (msgspec.json.encode(spec), queue.id))
+        queue.spec = spec
+    else:
+        queue = _create(work, spec)
+    now_ms = work.now(queue)
+    known = set(work.groups(queue))
+    for group in wanted:
+        encoded = msgspec.json.encode(group)
+        if group.name in known:
+            change = "UPDATE broker_groups SET spec = ? WHERE queue_id = ? AND name = ?"
+            work.execute(change, (encoded, queue.id, group.name))
+        else:
+            work.execute(INSERT_GROUP, (queue.id, group.name, encoded, *new_group_values(queue, now_ms)))
+        work.reload(queue)
+        if group.name not in known:
+            work.journal(queue, Event.GROUP_CREATED, work.group(queue, group.name), None, [(encoded,)])
+
+
+def _check_fixed(work: Work, queue: Queue, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
+    if differs := changed_setting(queue.spec, spec, QUEUE_FIXED):
+        raise AlreadyExistsError("Queue", spec.name, differs)
+    for group in groups:
+        known = work.groups(queue).get(group.name)
+        if known is not None and (differs := changed_setting(known.spec, group, GROUP_FIXED)):
+            raise AlreadyExistsError("Group", group.name, differs)
+
+
+def _create(work: Work, spec: QueueSpec) -> Queue:
+    shard = shard_name(spec.name)
+    work.execute(
+        "INSERT OR IGNORE INTO broker_shards (name, epoch, seq, at, publish_seq, first_seq, bytes, dropped) "
+        "VALUES (?, ?, 0, 0, 0, 1, 0, 0)",
+        (shard, secrets.token_hex(8)),
+    )
+    encoded = msgspec.json.encode(spec)
+    work.execute(
+        "INSERT INTO broker_queues (name, spec, shard_id, turn, published, duplicates) "
+        "SELECT ?, ?, id, 0, 0, 0 FROM broker_shards WHERE name = ?",
+        (spec.name, encoded, shard),
+    )
+    queue = work.queue(spec.name)
+    work.now(queue)
+    work.journal(queue, Event.QUEUE_CREATED, None, None, [(encoded,)])
+    return queue
+
+
+def remove(work: Work, name: QueueName, group_name: GroupName | None) -> None:
+    """Remove a queue, or one group, with all it holds."""
+    queue = work.queue(name)
+    groups = list(work.groups(queue).values()) if group_name is None else [work.group(queue, group_name)]
+    work.now(queue)
+    seqs: list[int] = []
+    count = 0
+    for group in groups:
+        cleared = clear_group(work, group, waiting_only=False)
+        count += cleared.count
+        seqs += cleared.seqs
+        work.execute("DELETE FROM broker_groups WHERE id = ?", (group.id,))
+        work.drop_group(group)
+    row = removal_row(count, seqs)
+    work.ready.add(name)  # pulls that wait there end with an error
+    if group_name is not None:
+        work.journal(queue, Event.GROUP_REMOVED, None, None, [row], depth=0, group_name=group_name)
+        return
+    work.journal(queue, Event.QUEUE_REMOVED, None, None, [row], depth=0)
+    work.execute("DELETE FROM broker_queues WHERE id = ?", (queue.id,))
+    work.execute("DELETE FROM broker_ids WHERE queue_id = ?", (queue.id,))
+    work.execute("DELETE FROM broker_forget WHERE queue_id = ?", (queue.id,))
+    work.drop_queue(queue)

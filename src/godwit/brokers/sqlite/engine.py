@@ -1,0 +1,133 @@
+"""Every step of the contract on one connection: synchronous, with an injected clock, inside the caller's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Concatenate, ParamSpec, TypeVar
+
+from godwit.brokers.contract import Delivery, LetterId, Receipt, Settlement
+from godwit.brokers.sqlite import clearing, declare, ids, journal, letters, publish, pull, settle, shared
+from godwit.brokers.sqlite.care import look_after
+from godwit.brokers.sqlite.runs import Runs
+from godwit.brokers.sqlite.work import Work
+from godwit.core.clock import Clock, milliseconds
+from godwit.core.envelope import Envelope
+from godwit.core.errors import GodwitError
+from godwit.core.journal import Position
+from godwit.core.names import AckId, GroupName, MessageId, QueueName
+from godwit.core.queues import GroupSpec, QueueSpec
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SqliteEngine:
+    """Steps that change something. Each is whole when it returns; when it raises, the caller rolls it back."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self.connection = connection
+        self.runs = Runs(connection)
+        self.ready: set[str] = set()
+        """Queues where something became deliverable since this was last emptied."""
+        self._clock = clock
+        self._floors: dict[int, int] = {}
+
+    def rolled_back(self) -> None:
+        """Forget what was read of steps that did not happen."""
+        self.runs.forget()
+
+    def work(self) -> Work:
+        """Begin a step."""
+        return Work(self.connection, self.runs, self._clock, self._floors)
+
+    def _step(self, step: Callable[Concatenate[Work, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        work = self.work()
+        result = step(work, *args, **kwargs)
+        work.save()
+        self.ready |= work.ready
+        return result
+
+    def declare(self, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
+        """Create a queue and groups, or change their settings."""
+        self._step(declare.declare, spec, groups)
+
+    def remove(self, name: QueueName, group: GroupName | None = None) -> None:
+        """Remove a queue or a group with all it holds."""
+        self._step(declare.remove, name, group)
+
+    def purge(self, name: QueueName, group: GroupName | None = None) -> int:
+        """Delete what waits; return how many copies."""
+        return self._step(clearing.purge, name, group)
+
+    def publish(self, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
+        """Store messages chunk by chunk; return the receipts and what stopped a later chunk."""
+        return self._step(publish.publish, envelopes)
+
+    def pull(
+        self, name: QueueName, group: GroupName, *, worker: str, limit: int, lease_ms: int, max_bytes: int | None = None
+    ) -> list[Delivery]:
+        """Look after the group, then lease up to `limit` messages."""
+        return self._step(pull.pull, name, group, worker=worker, limit=limit, lease_ms=lease_ms, max_bytes=max_bytes)
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
+        """End leases; return the ack ids refused."""
+        return self._step(settle.settle, settlements)
+
+    def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
+        """Let leases end `lease_ms` from now; return the ack ids refused."""
+        return self._step(settle.extend, ack_ids, lease_ms)
+
+    def cancel(self, name: QueueName, message_id: MessageId) -> bool:
+        """Delete a message wherever it waits."""
+        return self._step(clearing.cancel, name, message_id)
+
+    def replay(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+        """Let dead letters wait again; return those that do not exist."""
+        return self._step(letters.replay, letter_ids)
+
+    def discard(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+        """Delete dead letters; return those that do not exist."""
+        return self._step(letters.discard, letter_ids)
+
+    def maintain(self) -> int:
+        """Look after every group, feed dead letter queues, forget and trim; return the number of changes."""
+        changes = self._step(_look_after_all) + self._step(_feed_all)
+        now_ms = self._clock.now_ms()
+        self._step(ids.forget_ids, now_ms)
+        shared.forget(self.connection, now_ms)
+        self._step(journal.trim)
+        return changes
+
+    def trim(self) -> int:
+        """Drop what the journals need not keep; return the number of rows."""
+        return self._step(journal.trim)
+
+    def commit_reader(self, reader: str, shard: str, position: Position) -> None:
+        """Register how far a reader of the journal has got."""
+        self._step(journal.commit, reader, shard, position)
+
+    def forget_reader(self, reader: str) -> None:
+        """Release a reader's hold."""
+        self._step(journal.forget, reader)
+
+    def put(self, key: str, value: bytes, expected: int | None, ttl: timedelta | None) -> int | None:
+        """Write a shared value when its version is `expected`."""
+        now_ms = self._clock.now_ms()
+        until = now_ms + milliseconds(ttl) if ttl is not None else None
+        return shared.put(self.connection, key, value, expected, until, now_ms)
+
+    def delete(self, key: str) -> None:
+        """Remove a shared value."""
+        shared.delete(self.connection, key)
+
+
+def _look_after_all(work: Work) -> int:
+    return sum(
+        look_after(work, group, work.now(queue)) for queue in work.queues() for group in work.groups(queue).values()
+    )
+
+
+def _feed_all(work: Work) -> int:
+    return sum(letters.feed(work, queue) for queue in work.queues())

@@ -1,0 +1,205 @@
+"""Dead letters: paging, replay, discard, and feeding declared dead letter queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
+from godwit.brokers.sqlite.arrivals import arrival_row
+from godwit.brokers.sqlite.copies import admit, decode_errors, new_copy
+from godwit.brokers.sqlite.ids import point_to
+from godwit.brokers.sqlite.plan import LANES
+from godwit.brokers.sqlite.publish import accept
+from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
+from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, ID, PRIORITY, SEQ, envelope_of
+from godwit.brokers.sqlite.work import Work
+from godwit.core.errors import QueueFull, QueueNotFound
+from godwit.core.failure import FailureKind
+from godwit.core.journal import Event
+from godwit.core.names import GroupName, QueueName
+
+COLUMNS: Final = "number, run, seq, size, kind, dead_at, attempt, failures, crashes, errors"
+SELECT_LETTERS: Final = f"SELECT {COLUMNS} FROM broker_letters WHERE group_id = ?"  # noqa: S608
+DELETE_LETTER: Final = "DELETE FROM broker_letters WHERE group_id = ? AND number = ?"
+
+
+class Letter:
+    """One dead letter."""
+
+    __slots__ = ("attempt", "crashes", "dead_at", "errors", "failures", "kind", "number", "run", "seq", "size")
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        self.number: int
+        self.run: int
+        self.seq: int
+        self.size: int
+        self.kind: str
+        self.dead_at: int
+        self.attempt: int
+        self.failures: int
+        self.crashes: int
+        self.errors: bytes | None
+        (
+            self.number, self.run, self.seq, self.size, self.kind, self.dead_at, self.attempt, self.failures,
+            self.crashes, self.errors,
+        ) = row  # fmt: skip
+
+
+def page(
+    work: Work, name: QueueName, group_name: GroupName | None, after: LetterId | None, limit: int
+) -> list[DeadLetter]:
+    """Return letters beyond `after`, by queue, group and time of death."""
+    sources = [queue for queue in work.queues() if name in (queue.name, queue.spec.dead_letter_queue)]
+    if not sources:
+        raise QueueNotFound(name, work.queue_names())
+    groups = [
+        group for queue in sources for group in work.groups(queue).values() if group_name in (None, group.name)
+    ]
+    found: list[DeadLetter] = []
+    for group in sorted(groups, key=lambda group: group.ack_prefix):
+        if after is not None and f"{group.ack_prefix}\x7f" < after:
+            continue
+        beyond = 0
+        if after is not None and after.startswith(group.ack_prefix):
+            rest = after.removeprefix(group.ack_prefix)
+            beyond = int(rest) if rest.isdecimal() else 0
+        statement = f"{SELECT_LETTERS} AND number > ? ORDER BY number LIMIT ?"
+        rows = work.execute(statement, (group.id, beyond, limit - len(found))).fetchall()
+        found += [_dead_letter(work, group, Letter(row)) for row in rows]
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _dead_letter(work: Work, group: Group, letter: Letter) -> DeadLetter:
+    return DeadLetter(
+        id=LetterId(f"{group.ack_prefix}{letter.number:012d}"),
+        queue=group.queue.name,
+        group=group.name,
+        envelope=envelope_of(work.runs.message(letter.run, letter.seq)),
+        publish_seq=letter.seq,
+        kind=FailureKind(letter.kind),
+        dead_at_ms=letter.dead_at,
+        attempt=letter.attempt,
+        failures=letter.failures,
+        crashes=letter.crashes,
+        errors=decode_errors(letter.errors),
+    )
+
+
+Found = dict[int, tuple[Group, dict[int, Letter]]]
+
+
+def _find(work: Work, letter_ids: Sequence[LetterId]) -> tuple[Found, list[LetterId]]:
+    found: Found = {}
+    unknown = []
+    for letter_id in letter_ids:
+        group, rest = work.addressed(letter_id)
+        number = int(rest) if rest.isdecimal() and rest.isascii() and len(rest) <= 18 else 0  # noqa: PLR2004
+        row = work.execute(f"{SELECT_LETTERS} AND number = ?", (group.id, number)).fetchone() if group is not None else None
+        if group is None or row is None or number in found.get(group.id, (group, {}))[1]:
+            unknown.append(letter_id)
+        else:
+            found.setdefault(group.id, (group, {}))[1][number] = Letter(row)
+    return found, unknown
+
+
+def replay(work: Work, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+    """Let dead letters wait again as new copies; return those that do not exist."""
+    found, unknown = _find(work, letter_ids)
+    for group, letters in found.values():
+        _check_room(group, letters)
+    for group, letters in found.values():
+        _replay(work, group, letters)
+    return unknown
+
+
+def _check_room(group: Group, letters: dict[int, Letter]) -> None:
+    spec = group.queue.spec
+    if spec.max_size is not None and group.depth + len(letters) > spec.max_size:
+        raise QueueFull(spec.name, group.name, "max_size", spec.max_size)
+    if spec.max_bytes is not None and group.bytes + sum(one.size for one in letters.values()) > spec.max_bytes:
+        raise QueueFull(spec.name, group.name, "max_bytes", spec.max_bytes)
+
+
+def _replay(work: Work, group: Group, letters: dict[int, Letter]) -> None:
+    queue = group.queue
+    now_ms = work.now(queue)
+    ordered_lane = group.ordered_lane if group.spec.message_ordering else None
+    rows = []
+    for letter in letters.values():
+        former = work.runs.message(letter.run, letter.seq)
+        _remove(work, group, letter)
+        queue.publish_seq += 1
+        turn = queue.next_turn()
+        run = queue.floor(ASIDE) + turn
+        lane = LANES[former[PRIORITY]] if queue.spec.lanes > 1 else 0
+        message = (*former[:ENVELOPE_FIELDS], queue.publish_seq, now_ms, lane, None)
+        work.runs.write(run, [message], live=1, holds=0)
+        copy = new_copy(message, run, ordered_lane=ordered_lane)
+        copy.errors = letter.errors
+        admit(work, group, copy, now_ms, turn)
+        point_to(work, queue, message[ID], (run, message[SEQ]))
+        row = arrival_row(message, 0, 1, ordered_lane, body=queue.keeps_body)
+        rows.append((*row[:-2], message[ID], row[-1], letter.seq))
+    work.journal(queue, Event.REPLAYED, group, None, rows)
+
+
+def _remove(work: Work, group: Group, letter: Letter) -> None:
+    work.execute(DELETE_LETTER, (group.id, letter.number))
+    work.ended[letter.run] += 1
+    group.dead -= 1
+
+
+def discard(work: Work, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+    """Delete dead letters; return those that do not exist."""
+    found, unknown = _find(work, letter_ids)
+    for group, letters in found.values():
+        _discard(work, group, list(letters.values()), None)
+    return unknown
+
+
+def _discard(work: Work, group: Group, letters: list[Letter], target: str | None) -> int:
+    rows = []
+    for letter in letters:
+        message = work.runs.message(letter.run, letter.seq)
+        _remove(work, group, letter)
+        rows.append((message[ID], letter.seq, target))
+    if rows:
+        work.now(group.queue)
+        work.journal(group.queue, Event.DISCARDED, group, None, rows)
+    return len(rows)
+
+
+def feed(work: Work, source: Queue) -> int:
+    """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room."""
+    name = source.spec.dead_letter_queue
+    target = work.find_queue(name) if name is not None else None
+    if target is None or not work.groups(target):
+        return 0
+    moved = 0
+    for group in work.groups(source).values():
+        size = PUBLISH_CHUNK
+        while group.dead and size:
+            rows = work.execute(f"{SELECT_LETTERS} ORDER BY number LIMIT ?", (group.id, size)).fetchall()
+            letters = [Letter(row) for row in rows]
+            envelopes = [
+                msgspec.structs.replace(
+                    envelope_of(work.runs.message(letter.run, letter.seq)),
+                    queue=target.name,
+                    group=None,
+                    deliver_at_ms=None,
+                    expires_at_ms=None,
+                )
+                for letter in letters
+            ]
+            try:
+                accept(work, target, envelopes, moved=True)
+            except QueueFull:
+                size = len(letters) // 2
+                continue
+            moved += _discard(work, group, letters, target.name)
+    return moved

@@ -1,0 +1,199 @@
+"""Publishing: a chunk becomes runs, ids, copies and journal chunks, or nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
+from godwit.brokers.sqlite.arrivals import arrival_rows
+from godwit.brokers.sqlite.copies import admit, new_copy
+from godwit.brokers.sqlite.ids import insert_ids, upsert_ids, without_known
+from godwit.brokers.sqlite.plan import Drops, Plan
+from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
+from godwit.brokers.sqlite.runs import GROUP, ID, SEQ, SIZE
+from godwit.brokers.sqlite.work import Work
+from godwit.core.envelope import Envelope
+from godwit.core.errors import GodwitError, PartialPublish, QueueFull
+from godwit.core.journal import Event
+from godwit.core.queues import Overflow
+
+NO_LIMIT: Final = 1 << 62
+
+
+def publish(work: Work, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
+    """Check everything, then store chunk by chunk; return the receipts and what stopped a later chunk."""
+    for name, group in {(envelope.queue, envelope.group) for envelope in envelopes}:
+        queue = work.queue(name)
+        if group is not None:
+            work.group(queue, group)
+    chunks = list(publish_chunks(envelopes))
+    receipts: list[Receipt] = []
+    for chunk in chunks:
+        try:
+            receipts += accept(work, work.queue(chunk[0].queue), chunk)
+        except QueueFull as error:
+            if not receipts:
+                raise
+            stopped = PartialPublish(tuple(receipt.id for receipt in receipts), str(error))
+            stopped.__cause__ = error
+            return receipts, stopped
+    return receipts, None
+
+
+def publish_chunks(envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
+    """Split a publish into runs of one queue, each at most `PUBLISH_CHUNK` long, in order."""
+    start = 0
+    for index, envelope in enumerate(envelopes):
+        if index - start == PUBLISH_CHUNK or envelope.queue != envelopes[start].queue:
+            yield envelopes[start:index]
+            start = index
+    if start < len(envelopes):
+        yield envelopes[start:]
+
+
+def accept(work: Work, queue: Queue, chunk: Sequence[Envelope], *, moved: bool = False) -> list[Receipt]:
+    """Store one chunk for all groups of its queue, or raise `QueueFull` and change nothing.
+
+    What is `moved` here from another queue was accepted before: it is not deduplicated, never dropped, and its own
+    times no longer count.
+    """
+    now_ms = work.now(queue)
+    groups = list(work.groups(queue).values())
+    fresh: Sequence[Envelope] = chunk
+    plan = None
+    # Nearly always all fits and all ids are new: try that first, and look closer only when it is not so.
+    if not moved and _fits(queue, groups, chunk):
+        plan = Plan(queue, groups, chunk, {}, now_ms)
+        if not insert_ids(work, queue, plan.stored, now_ms):
+            plan = None
+    if plan is None:
+        fresh = chunk if moved else without_known(work, queue, chunk, now_ms)
+        drops = _drops(queue, groups, fresh, now_ms, moved=moved)
+        plan = Plan(queue, groups, fresh, drops, now_ms, moved=moved)
+        upsert_ids(work, queue, plan.stored, now_ms, remember=not moved)
+    _store(work, queue, groups, plan, now_ms)
+    if len(fresh) == len(chunk):
+        return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
+    return _answer_duplicates(work, queue, chunk, fresh)
+
+
+def _answer_duplicates(
+    work: Work, queue: Queue, chunk: Sequence[Envelope], fresh: Sequence[Envelope]
+) -> list[Receipt]:
+    accepted = set(map(id, fresh))
+    receipts = []
+    for envelope in chunk:
+        receipts.append(Receipt(envelope.id, id(envelope) in accepted))
+        accepted.discard(id(envelope))  # the same object twice in one chunk is a repetition too
+    repetitions = [(receipt.id,) for receipt in receipts if not receipt.fresh]
+    queue.duplicates += len(repetitions)
+    work.journal(queue, Event.DUPLICATE, None, None, repetitions)
+    return receipts
+
+
+def _fits(queue: Queue, groups: list[Group], chunk: Sequence[Envelope]) -> bool:
+    """Say whether the whole chunk fits into every group, without looking closer."""
+    spec = queue.spec
+    n = len(chunk)
+    if spec.max_bytes is not None:
+        size = sum(envelope.size for envelope in chunk)
+        if any(group.bytes + size > spec.max_bytes for group in groups):
+            return False
+    room = min(spec.max_size or NO_LIMIT, spec.max_delayed or NO_LIMIT)
+    return all(group.depth + n <= room for group in groups)
+
+
+def _drops(queue: Queue, groups: list[Group], fresh: Sequence[Envelope], now_ms: int, *, moved: bool) -> Drops:
+    """Return what does not fit into groups that drop; raise when a group is full that refuses."""
+    drops: Drops = {}
+    for group in groups:
+        if dropped := _misfits(queue, group, fresh, now_ms, moved=moved):
+            drops[group.id] = frozenset(dropped)
+    return drops
+
+
+def _misfits(queue: Queue, group: Group, fresh: Sequence[Envelope], now_ms: int, *, moved: bool) -> list[int]:
+    spec = queue.spec
+    max_size, max_bytes, max_delayed = (
+        NO_LIMIT if limit is None else limit for limit in (spec.max_size, spec.max_bytes, spec.max_delayed)
+    )
+    depth, size, delayed = group.depth, group.bytes, group.delayed
+    dropped = []
+    for index, envelope in enumerate(fresh):
+        if envelope.group is not None and envelope.group != group.name:
+            continue
+        later = envelope.deliver_at_ms is not None and envelope.deliver_at_ms > now_ms
+        if depth >= max_size:
+            limit, allowed = "max_size", max_size
+        elif size + envelope.size > max_bytes:
+            limit, allowed = "max_bytes", max_bytes
+        elif later and delayed >= max_delayed:
+            limit, allowed = "max_delayed", max_delayed
+        else:
+            depth, size, delayed = depth + 1, size + envelope.size, delayed + later
+            continue
+        if moved or group.spec.overflow is Overflow.REFUSE:
+            raise QueueFull(spec.name, group.name, limit, allowed)
+        dropped.append(index)
+    return dropped
+
+
+def _store(work: Work, queue: Queue, groups: list[Group], plan: Plan, now_ms: int) -> None:
+    """Write a plan: runs, copies with rows of their own, counters, journal."""
+    queue.turn, queue.publish_seq = plan.turn, plan.seq
+    queue.published += len(plan.stored)
+    plain_bytes = sum(message[SIZE] for run in plan.runs if run.plain for message in run.messages)
+    plain = sum(len(run.messages) for run in plan.runs if run.plain)
+    for index, group in enumerate(groups):
+        group.ready += plain
+        group.bytes += plain_bytes
+        dropped = plan.dropped.get(group.id, frozenset())
+        ordered_lane = group.ordered_lane if group.spec.message_ordering else None
+        for run in plan.runs:
+            if run.plain:
+                run.live += len(run.messages)
+                continue
+            for offset, message in enumerate(run.messages):
+                if message[GROUP] not in (None, group.name) or message[SEQ] in dropped:
+                    continue
+                run.live += 1
+                turn = run.last - len(run.messages) + 1 + offset - queue.floor(ASIDE)
+                admit(work, group, new_copy(message, run.last, ordered_lane=ordered_lane), now_ms, turn)
+        _journal_arrivals(work, queue, group, plan, index, len(groups))
+    for run in plan.runs:
+        if run.live or run.holds:
+            work.runs.write(run.last, run.messages, live=run.live, holds=run.holds)
+    if plain and groups:
+        work.ready.add(queue.name)
+
+
+def _journal_arrivals(work: Work, queue: Queue, group: Group, plan: Plan, copy: int, copies: int) -> None:
+    """Write what came to one group: at most one chunk for each of enqueued, scheduled, dropped."""
+    dropped = plan.dropped.get(group.id, frozenset())
+    lane = group.ordered_lane if group.spec.message_ordering else None
+    for event in (Event.ENQUEUED, Event.SCHEDULED):
+        runs = [run for run in plan.runs if run.later == (event is Event.SCHEDULED)]
+        recipe = (event, queue.name, group.name, group.depth, copy, copies, lane, [run.last for run in runs], list(dropped))
+        if not runs:
+            continue
+        if queue.keeps_body:
+            n = size = 0
+            for run in runs:
+                here = [m[SIZE] for m in run.messages if m[GROUP] in (None, group.name) and m[SEQ] not in dropped]
+                run.holds += 1
+                n += len(here)
+                size += sum(here)
+            if n:
+                work.journal_recipe(queue, n, size, recipe)
+            else:
+                for run in runs:
+                    run.holds -= 1
+        else:
+            rows = arrival_rows([run.messages for run in runs], group.name, copy, copies, lane, dropped, body=False)
+            if rows:
+                work.journal(queue, event, group, None, rows)
+    if dropped:
+        rows = [(m[ID], m[SEQ], m[SIZE]) for m in plan.stored_messages() if m[SEQ] in dropped]
+        group.dropped += len(rows)
+        work.journal(queue, Event.DROPPED, group, None, rows)

@@ -1,0 +1,188 @@
+"""Pulling: take deliverable copies in order and lease them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from godwit.brokers.contract import Delivery
+from godwit.brokers.sqlite.care import look_after
+from godwit.brokers.sqlite.copies import AGAIN, DELETE_WAITING, LANE, SELECT_WAITING, Copy, decode_errors
+from godwit.brokers.sqlite.leases import INSERT_LEASE, INSERT_PULL, MARK_LENGTH, PULL_BITS
+from godwit.brokers.sqlite.rows import Group, Queue
+from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, ID, KEY, SIZE, TYPE, Message, envelope_of
+from godwit.brokers.sqlite.work import Work
+from godwit.core.journal import Event
+from godwit.core.names import AckId, GroupName, QueueName
+from godwit.core.queues import LOWEST_FIRST_EVERY
+
+SELECT_RUNS: Final = "SELECT last, n FROM broker_runs WHERE last > ? AND last < ? ORDER BY last"
+
+Taken = tuple[int, Message, Copy | None, int]
+"""Run, message, its row when it has one, and the turn it came in."""
+
+
+def pull(
+    work: Work, name: QueueName, group_name: GroupName, *, worker: str, limit: int, lease_ms: int, max_bytes: int | None
+) -> list[Delivery]:
+    """Look after the group, then lease up to `limit` messages."""
+    queue = work.queue(name)
+    group = work.group(queue, group_name)
+    now_ms = work.now(queue)
+    look_after(work, group, now_ms)
+    flow = group.spec.flow_control
+    if flow.max_messages is not None:
+        limit = min(limit, flow.max_messages - group.leased)
+    if limit <= 0 or not group.ready:
+        return []
+    taken = list(_within(group, _in_order(work, group, limit), limit, max_bytes))
+    if not taken:
+        return []
+    _withdraw(work, group, taken)
+    group.looked_at = now_ms
+    return _lease(work, queue, group, taken, worker, lease_ms, now_ms)
+
+
+def _lane_order(group: Group) -> Iterable[int]:
+    highest_first = range(group.queue.spec.lanes - 1, -1, -1)
+    return reversed(highest_first) if group.pulls % LOWEST_FIRST_EVERY == LOWEST_FIRST_EVERY - 1 else highest_first
+
+
+def _in_order(work: Work, group: Group, limit: int) -> Iterator[Taken]:
+    """Give deliverable copies in delivery order, at least `limit` if there are so many."""
+    for lane in _lane_order(group):
+        if group.explicit:
+            yield from _rows(work, group, AGAIN + lane, limit)
+            yield from _merged(_rows(work, group, LANE + lane, limit), walk(work, group, lane))
+        else:
+            yield from walk(work, group, lane)
+
+
+def _rows(work: Work, group: Group, slot: int, limit: int) -> Iterator[Taken]:
+    statement = f"{SELECT_WAITING} AND slot = ? ORDER BY ord, seq LIMIT ?"
+    for row in work.execute(statement, (group.id, slot, limit)).fetchall():
+        copy = Copy(row)
+        yield copy.run, work.runs.message(copy.run, copy.seq), copy, copy.ord
+
+
+def walk(work: Work, group: Group, lane: int) -> Iterator[Taken]:
+    """Give the copies beyond the group's cursor in a lane's runs."""
+    if group.ready == group.explicit:
+        return
+    floor = group.queue.floor(lane)
+    cursor = group.cursors[lane]
+    skipped: set[int] = set()
+    if group.skips:
+        skips = "SELECT pos FROM broker_skips WHERE group_id = ? AND pos > ? AND pos < ?"
+        bounds = (group.id, floor + cursor, group.queue.floor(lane + 1))
+        skipped = {pos - floor for (pos,) in work.execute(skips, bounds)}
+    for last, n in work.execute(SELECT_RUNS, (floor + cursor, group.queue.floor(lane + 1))):
+        messages = work.runs.read(last)
+        turn = last - floor - n
+        for message in messages:
+            turn += 1
+            if turn > cursor and turn not in skipped:
+                yield last, message, None, turn
+
+
+def _merged(rows: Iterator[Taken], walk: Iterator[Taken]) -> Iterator[Taken]:
+    """Merge copies with and without rows by the turn they came in."""
+    row, next_walk = next(rows, None), next(walk, None)
+    while row is not None or next_walk is not None:
+        if next_walk is None or (row is not None and row[3] < next_walk[3]):
+            if row is not None:
+                yield row
+            row = next(rows, None)
+        else:
+            yield next_walk
+            next_walk = next(walk, None)
+
+
+def _within(group: Group, found: Iterator[Taken], limit: int, max_bytes: int | None) -> Iterator[Taken]:
+    """Stop at `limit`, and before what would exceed the call's or the group's byte limits."""
+    flow_bytes = group.spec.flow_control.max_bytes
+    bounded = max_bytes is not None or flow_bytes is not None
+    count = total = 0
+    for one in found:
+        if bounded:
+            size = one[1][SIZE]
+            if max_bytes is not None and count and total + size > max_bytes:
+                return
+            if flow_bytes is not None and (group.leased or count) and group.leased_bytes + total + size > flow_bytes:
+                return
+            total += size
+        count += 1
+        yield one
+        if count == limit:
+            return
+
+
+def _withdraw(work: Work, group: Group, taken: list[Taken]) -> None:
+    """Take copies out of their places: rows are deleted, cursors move past the rest."""
+    rows = [copy for _, _, copy, _ in taken if copy is not None]
+    if rows:
+        work.executemany(DELETE_WAITING, [(group.id, copy.slot, copy.ord, copy.seq) for copy in rows])
+        group.explicit -= len(rows)
+        group.expiring -= sum(copy.expiry is not None for copy in rows)
+    moved = {message[ENVELOPE_FIELDS + 2]: turn for _, message, copy, turn in taken if copy is None}
+    for lane, turn in moved.items():
+        group.cursors[lane] = turn
+        if group.skips:
+            floor = group.queue.floor(lane)
+            passed = "DELETE FROM broker_skips WHERE group_id = ? AND pos > ? AND pos <= ?"
+            group.skips -= work.execute(passed, (group.id, floor, floor + turn)).rowcount
+    group.ready -= len(taken)
+
+
+def _lease(
+    work: Work, queue: Queue, group: Group, taken: list[Taken], worker: str, lease_ms: int, now_ms: int
+) -> list[Delivery]:
+    until = now_ms + lease_ms
+    mark = secrets.token_hex(MARK_LENGTH // 2)
+    opened = work.execute(INSERT_PULL, (group.id, mark, worker, now_ms, until, lease_ms, len(taken)))
+    number = (opened.lastrowid or 0) << PULL_BITS
+    prefix, name, group_name = group.ack_prefix, queue.name, group.name
+    deliveries: list[Delivery] = []
+    leases: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for run, message, copy, _ in taken:
+        id, type, key = message[ID], message[TYPE], message[KEY]  # noqa: A001
+        seq, ready_at, lane, expiry = message[ENVELOPE_FIELDS:]
+        attempt = failures = crashes = 0
+        errors = None
+        if copy is not None:
+            attempt, failures, crashes, errors = copy.attempt, copy.failures, copy.crashes, copy.errors
+            ready_at, lane, expiry = copy.ready_at, copy.lane, copy.expiry
+        attempt += 1
+        token = f"{mark}{number:x}"
+        size += message[SIZE]
+        deliveries.append(
+            Delivery(
+                AckId(prefix + token),
+                name,
+                group_name,
+                envelope_of(message),
+                seq,
+                attempt,
+                failures,
+                crashes,
+                decode_errors(errors) if errors is not None else (),
+                ready_at,
+                now_ms,
+                until,
+            )
+        )
+        leases.append((
+            number, run, seq, id, type, lane, key, message[SIZE], attempt, failures, crashes, ready_at, expiry, errors,
+            until, lease_ms,
+        ))  # fmt: skip
+        rows.append((id, seq, token, attempt, failures, crashes, until, now_ms - ready_at, type, lane, key))
+        number += 1
+    work.executemany(INSERT_LEASE, leases)
+    group.leased += len(taken)
+    group.leased_bytes += size
+    group.pulls += 1
+    work.journal(queue, Event.DELIVERED, group, worker, rows)
+    return deliveries

@@ -1,0 +1,152 @@
+"""What can be read without changing anything: stats, a queue's copies, whether a pull would find something."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from godwit.brokers.contract import GroupStats, QueueStats, Snapshot
+from godwit.brokers.sqlite.care import next_due
+from godwit.brokers.sqlite.copies import SELECT_WAITING, Copy
+from godwit.brokers.sqlite.leases import Pull, leases_of_pull
+from godwit.brokers.sqlite.pull import walk
+from godwit.brokers.sqlite.rows import Group
+from godwit.brokers.sqlite.runs import ID, READY_AT, SEQ
+from godwit.brokers.sqlite.work import Work
+from godwit.core.journal import Position
+from godwit.core.names import GroupName, QueueName
+from godwit.core.projection import CopyState
+from godwit.core.queues import QueueSpec
+
+
+def stats(work: Work) -> list[QueueStats]:
+    """Say how much every queue holds."""
+    return [
+        QueueStats(
+            name=queue.name,
+            published=queue.published,
+            duplicates=queue.duplicates,
+            groups=tuple(_group_stats(queue.spec, group) for group in work.groups(queue).values()),
+        )
+        for queue in work.queues()
+    ]
+
+
+def _group_stats(spec: QueueSpec, group: Group) -> GroupStats:
+    full = (spec.max_size is not None and group.depth >= spec.max_size) or (
+        spec.max_bytes is not None and group.bytes >= spec.max_bytes
+    )
+    return GroupStats(
+        name=group.name,
+        ready=group.ready,
+        blocked=group.blocked,
+        delayed=group.delayed,
+        leased=group.leased,
+        dead=group.dead,
+        bytes=group.bytes,
+        leased_bytes=group.leased_bytes,
+        dropped=group.dropped,
+        full=full,
+    )
+
+
+class Outlook(NamedTuple):
+    """What a waiting pull can expect: something now, something at a time, and when to say that it still waits."""
+
+    ready: bool
+    due_ms: int | None
+    renew_ms: int | None
+
+
+def outlook(work: Work, name: QueueName, group_name: GroupName) -> Outlook:
+    """Say whether a pull would find something now, or from when on."""
+    group = work.group(work.queue(name), group_name)
+    flow = group.spec.flow_control.max_messages
+    room = flow is None or group.leased < flow
+    renew_ms = None
+    if group.leased and group.spec.forgive_outages:
+        shortest = "SELECT min(shortest) FROM broker_pulls WHERE group_id = ?"
+        (length,) = work.execute(shortest, (group.id,)).fetchone()
+        renew_ms = group.looked_at + max(1, length // 2)
+    return Outlook(bool(group.ready) and room, next_due(work, group), renew_ms)
+
+
+def snapshot(work: Work, name: QueueName) -> Snapshot:
+    """List a queue's copies as of the newest row of its journal; to be called inside one read transaction."""
+    queue = work.queue(name)
+    copies: list[CopyState] = []
+    for group in work.groups(queue).values():
+        copies += _walked(work, group)
+        for row in work.execute(SELECT_WAITING, (group.id,)).fetchall():
+            copies.append(_state(work, group, Copy(row), "waiting"))
+        copies += _leased(work, group)
+        copies += _dead(work, group)
+    return Snapshot(position=Position(queue.epoch, queue.seq), copies=tuple(copies))
+
+
+def _walked(work: Work, group: Group) -> list[CopyState]:
+    """Return the copies that have no row of their own."""
+    return [
+        CopyState(
+            queue=group.queue.name,
+            group=group.name,
+            publish_seq=message[SEQ],
+            message_id=message[ID],
+            state="waiting",
+            ready_at=message[READY_AT],
+        )
+        for lane in range(group.queue.spec.lanes)
+        for _, message, _, _ in walk(work, group, lane)
+    ]
+
+
+def _state(work: Work, group: Group, copy: Copy, state: str) -> CopyState:
+    return CopyState(
+        queue=group.queue.name,
+        group=group.name,
+        publish_seq=copy.seq,
+        message_id=work.runs.message(copy.run, copy.seq)[ID],
+        state=state,
+        ready_at=copy.ready_at,
+        attempt=copy.attempt,
+        failures=copy.failures,
+        crashes=copy.crashes,
+    )
+
+
+def _leased(work: Work, group: Group) -> list[CopyState]:
+    pulls = "SELECT id, group_id, mark, worker, delivered_at FROM broker_pulls WHERE group_id = ?"
+    return [
+        CopyState(
+            queue=group.queue.name,
+            group=group.name,
+            publish_seq=lease.seq,
+            message_id=lease.message_id,
+            state="leased",
+            ready_at=lease.ready_at,
+            delivery_id=lease.token,
+            lease_until=lease.until,
+            attempt=lease.attempt,
+            failures=lease.failures,
+            crashes=lease.crashes,
+        )
+        for row in work.execute(pulls, (group.id,)).fetchall()
+        for lease in leases_of_pull(work, row[0], Pull(row[1:]))
+    ]
+
+
+def _dead(work: Work, group: Group) -> list[CopyState]:
+    dead = "SELECT run, seq, ready_at, attempt, failures, crashes FROM broker_letters WHERE group_id = ?"
+    return [
+        CopyState(
+            queue=group.queue.name,
+            group=group.name,
+            publish_seq=seq,
+            message_id=work.runs.message(run, seq)[ID],
+            state="dead",
+            ready_at=ready_at,
+            attempt=attempt,
+            failures=failures,
+            crashes=crashes,
+        )
+        for run, seq, ready_at, attempt, failures, crashes in work.execute(dead, (group.id,)).fetchall()
+    ]

@@ -1,0 +1,175 @@
+"""One step on one transaction: the queues and groups it touches, the journal chunks it makes, whom it wakes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from godwit.brokers.sqlite.rows import (
+    SELECT_GROUPS,
+    SELECT_QUEUES,
+    TURN_BITS,
+    PART_BITS,
+    UPDATE_GROUP,
+    UPDATE_QUEUE,
+    UPDATE_SHARD,
+    Group,
+    Queue,
+)
+from godwit.brokers.sqlite.runs import Runs
+from godwit.core.clock import Clock
+from godwit.core.errors import GroupNotFound, QueueNotFound
+from godwit.core.journal import Event, Row, encode_chunk
+from godwit.core.names import GroupName, QueueName
+
+_encode = msgspec.msgpack.Encoder().encode
+SHARD_BITS = TURN_BITS + PART_BITS
+INSERT_CHUNK = "INSERT INTO broker_journal VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class Work:
+    """What a step has loaded and changed; `save` writes it back."""
+
+    def __init__(self, connection: sqlite3.Connection, runs: Runs, clock: Clock, floors: dict[int, int]) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self.runs = runs
+        self.clock = clock
+        self.ready: set[str] = set()
+        """Queues where something became deliverable."""
+        self.ended: Counter[int] = Counter()
+        """Copies that came to their end, by run."""
+        self._queues: dict[str, Queue] = {}
+        self._floors = floors
+        self._journaled: set[int] = set()
+        self._groups: dict[int, dict[GroupName, Group]] = {}
+        self._chunks: list[tuple[Any, ...]] = []
+
+    # Finding things
+
+    def find_queue(self, name: str) -> Queue | None:
+        """Return a queue, or None."""
+        queue = self._queues.get(name)
+        if queue is None:
+            row = self.execute(f"{SELECT_QUEUES} WHERE q.name = ?", (name,)).fetchone()
+            if row is not None:
+                queue = self._queues[name] = Queue(row)
+        return queue
+
+    def queue(self, name: str) -> Queue:
+        """Return a queue that must exist."""
+        queue = self.find_queue(name)
+        if queue is None:
+            raise QueueNotFound(name, self.queue_names())
+        return queue
+
+    def queue_names(self) -> tuple[str, ...]:
+        """Return the names of all queues, oldest first."""
+        return tuple(name for (name,) in self.execute("SELECT name FROM broker_queues ORDER BY id"))
+
+    def queues(self) -> list[Queue]:
+        """Return all queues, oldest first."""
+        return [self.queue(name) for name in self.queue_names()]
+
+    def groups(self, queue: Queue) -> dict[GroupName, Group]:
+        """Return the groups of a queue, oldest first."""
+        groups = self._groups.get(queue.id)
+        if groups is None:
+            rows = self.execute(f"{SELECT_GROUPS} WHERE queue_id = ? ORDER BY id", (queue.id,)).fetchall()
+            groups = self._groups[queue.id] = {GroupName(row[2]): Group(queue, row) for row in rows}
+        return groups
+
+    def group(self, queue: Queue, name: GroupName) -> Group:
+        """Return a group that must exist."""
+        group = self.groups(queue).get(name)
+        if group is None:
+            raise GroupNotFound(queue.name, name, tuple(self.groups(queue)))
+        return group
+
+    def addressed(self, opaque_id: str) -> tuple[Group | None, str]:
+        """Return the group an ack id or letter id belongs to, and the rest of it."""
+        name, _, rest = opaque_id.partition("#")
+        _, _, rest = rest.partition("#")
+        group, _, rest = rest.partition("#")
+        queue = self.find_queue(name)
+        return (self.groups(queue).get(GroupName(group)) if queue is not None else None), rest
+
+    def drop_group(self, group: Group) -> None:
+        """Forget a group that was removed."""
+        del self._groups[group.queue.id][group.name]
+
+    def reload(self, queue: Queue) -> None:
+        """Load a queue's groups again: their rows were changed by hand."""
+        self._groups.pop(queue.id, None)
+
+    def drop_queue(self, queue: Queue) -> None:
+        """Write a removed queue's shard and forget the queue."""
+        self.execute(UPDATE_SHARD, queue.shard_values)
+        del self._queues[queue.name]
+        self._groups.pop(queue.id, None)
+
+    # Time
+
+    def now(self, queue: Queue) -> int:
+        """Return the time of this step on this queue; it never goes back, whatever the clock does."""
+        # The floor remembers steps that wrote nothing, of this process.
+        queue.at = max(queue.at, self.clock.now_ms(), self._floors.get(queue.shard_id, 0))
+        self._floors[queue.shard_id] = queue.at
+        return queue.at
+
+    # The journal
+
+    def journal(
+        self,
+        queue: Queue,
+        event: Event,
+        group: Group | None,
+        worker: str | None,
+        rows: Sequence[Row],
+        *,
+        depth: int | None = None,
+        group_name: GroupName | None = None,
+    ) -> None:
+        """Write one chunk with the group's present depth."""
+        first = queue.seq + 1
+        name = group_name
+        if group is not None:
+            name, depth = group.name, group.depth
+        chunk = encode_chunk(queue.epoch, first, queue.at, event, queue.name, name, worker, depth, rows)
+        self._append(queue, len(rows), len(chunk), 0, chunk)
+
+    def journal_recipe(self, queue: Queue, n: int, size: int, recipe: tuple[Any, ...]) -> None:
+        """Write one chunk of arrivals whose rows are made from runs when they are read."""
+        chunk = _encode(recipe)
+        self._append(queue, n, len(chunk) + size, 1, chunk)
+
+    def _append(self, queue: Queue, n: int, size: int, recipe: int, chunk: bytes) -> None:
+        self._journaled.add(queue.id)
+        queue.seq += n
+        queue.bytes += size
+        place = queue.shard_id << SHARD_BITS | queue.seq
+        self._chunks.append((place, queue.shard_id, queue.seq, n, queue.at, size, recipe, chunk))
+
+    # The end of the step
+
+    def save(self) -> None:
+        """Write back what changed."""
+        if self.ended:
+            self.runs.release(self.ended.items())
+        if self._chunks:
+            self.executemany(INSERT_CHUNK, self._chunks)
+        for queue in self._queues.values():
+            if queue.queue_values != queue.saved:
+                self.execute(UPDATE_QUEUE, queue.queue_values)
+            if queue.id in self._journaled:
+                self.execute(UPDATE_SHARD, queue.shard_values)
+        for groups in self._groups.values():
+            for group in groups.values():
+                values = group.values
+                if values != group.saved:
+                    self.execute(UPDATE_GROUP, values)

@@ -1,0 +1,260 @@
+"""The writer thread: whatever waits in its queue goes into one transaction, each call in a savepoint of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from godwit.brokers.sqlite.connection import open_writer, translated
+from godwit.brokers.sqlite.engine import SqliteEngine
+from godwit.brokers.sqlite.filelock import FileLock
+from godwit.core.clock import Clock
+from godwit.core.errors import BrokerBusy, BrokerClosed
+from godwit.core.faults import reach
+
+GROUP_COMMIT: Final = 256
+"""Calls in one transaction at most: the last one waits for all before it."""
+CHECKPOINT_SECONDS: Final = 1.0
+WAL_BYTES: Final = 64 << 20
+
+Step = Callable[[SqliteEngine], Any]
+
+
+class Call:
+    """One step somebody waits for."""
+
+    __slots__ = ("abandoned", "deadline", "durable", "error", "future", "lost", "name", "result", "step")
+
+    def __init__(
+        self, name: str, step: Step, future: asyncio.Future[Any], *, durable: bool, lost: Callable[[Any], None] | None
+    ) -> None:
+        self.name = name
+        self.step = step
+        self.future = future
+        self.durable = durable
+        self.lost = lost
+        """Called with the result when nobody waits for it any more."""
+        self.deadline = 0.0
+        self.abandoned = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """Carries out steps in the order they are given, several per commit."""
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        busy_seconds: float,
+        max_pages: int | None,
+        committed: Callable[[set[str]], None],
+    ) -> None:
+        self._path = path
+        self._loop = loop
+        self._busy_seconds = busy_seconds
+        self._committed = committed
+        self._lock = FileLock(Path(f"{path}.lock"))
+        try:
+            with self._lock:
+                self._connection = open_writer(path, max_pages)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._engine = SqliteEngine(self._connection, clock)
+        self._synchronous = ""
+        self._checkpointed = time.monotonic()
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._waiting: deque[Call] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="godwit-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    # On the event loop
+
+    def submit(
+        self, name: str, step: Step, *, durable: bool = False, lost: Callable[[Any], None] | None = None
+    ) -> asyncio.Future[Any]:
+        """Queue a step; the future is done after its commit."""
+        if self._closed:
+            raise BrokerClosed(f"The SQLite broker on {self._path}")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        call = Call(name, step, future, durable=durable, lost=lost)
+        call.deadline = self._loop.time() + self._busy_seconds
+        self._waiting.append(call)
+        if self._timer is None:
+            self._timer = self._loop.call_at(call.deadline, self._give_up)
+        self._calls.put(call)
+        return future
+
+    def _give_up(self) -> None:
+        """Answer calls past their deadline; one timer serves all, since deadlines come in order."""
+        self._timer = None
+        now = self._loop.time()
+        waiting = self._waiting
+        while waiting and (waiting[0].future.done() or waiting[0].deadline <= now):
+            call = waiting.popleft()
+            if not call.future.done():
+                call.abandoned = True
+                call.future.set_exception(BrokerBusy(call.name, self._busy_seconds))
+        if waiting:
+            self._timer = self._loop.call_at(waiting[0].deadline, self._give_up)
+
+    def _answer(self, calls: list[Call]) -> None:
+        for call in calls:
+            future = call.future
+            if future.done():
+                if call.lost is not None and call.error is None and not self._closed:
+                    call.lost(call.result)
+            elif call.error is not None:
+                future.set_exception(call.error)
+            else:
+                future.set_result(call.result)
+        waiting = self._waiting
+        while waiting and waiting[0].future.done():
+            waiting.popleft()
+
+    async def close(self) -> None:
+        """Finish what is queued, then close the file."""
+        if self._closed:
+            return
+        self._closed = True
+        self._calls.put(None)
+        await asyncio.to_thread(self._thread.join, self._busy_seconds)
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.to_thread(self._close_file)
+
+    def _close_file(self) -> None:
+        with self._lock:  # closing the last connection checkpoints
+            self._connection.close()
+        self._lock.close()
+
+    # On the thread
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            call = self._calls.get()
+            if call is None:
+                return
+            calls = [call]
+            try:
+                self._lock.acquire()
+                try:
+                    last = self._take_more(calls)
+                    self._carry_out(calls)
+                    self._checkpoint()
+                finally:
+                    self._lock.release()
+            except BaseException as error:  # noqa: BLE001 (every caller must get an answer)
+                for one in calls:
+                    if one.error is None:
+                        one.error = error
+            self._committed(self._engine.ready)
+            self._engine.ready = set()
+            try:
+                self._loop.call_soon_threadsafe(self._answer, calls)
+            except RuntimeError:  # the loop is closed: nobody waits
+                return
+
+    def _take_more(self, calls: list[Call]) -> bool:
+        """Add what waits in the queue; say whether it ends here."""
+        try:
+            while len(calls) < GROUP_COMMIT:
+                call = self._calls.get_nowait()
+                if call is None:
+                    return True
+                calls.append(call)
+        except queue.Empty:
+            pass
+        return False
+
+    def _carry_out(self, calls: list[Call]) -> None:
+        wanted = [call for call in calls if not call.abandoned and not call.future.cancelled()]
+        for call in calls:
+            if call not in wanted:
+                call.error = BrokerBusy(call.name, self._busy_seconds)
+        if wanted and not self._transaction(wanted):
+            # The transaction as a whole was lost; alone, each shows whether it was the one.
+            for call in wanted:
+                call.result, call.error = None, None
+                self._transaction([call])
+
+    def _transaction(self, calls: list[Call]) -> bool:
+        """Carry out calls in one transaction; False when several were lost together and are to be tried alone."""
+        execute = self._connection.execute
+        alone = len(calls) == 1
+        try:
+            self._set_synchronous("FULL" if any(call.durable for call in calls) else "NORMAL")
+            execute("BEGIN IMMEDIATE")
+            for call in calls:
+                self._call(call, alone=alone)
+                if not self._connection.in_transaction:
+                    raise call.error or sqlite3.OperationalError("the transaction is gone")
+            reach("sqlite.before_commit")
+            if alone and calls[0].error is not None:
+                self._roll_back()
+                return True
+            execute("COMMIT")
+            reach("sqlite.after_commit")
+        except Exception as error:  # noqa: BLE001
+            self._roll_back()
+            if not alone:
+                return False
+            calls[0].error = translated(error, self._path, calls[0].name) if isinstance(error, sqlite3.Error) else error
+        return True
+
+    def _call(self, call: Call, *, alone: bool) -> None:
+        execute = self._connection.execute
+        if not alone:
+            execute("SAVEPOINT call")
+        try:
+            call.result = call.step(self._engine)
+            reach(f"sqlite.{call.name}")
+        except Exception as error:  # noqa: BLE001
+            call.error = translated(error, self._path, call.name) if isinstance(error, sqlite3.Error) else error
+            self._engine.rolled_back()
+            if not alone and self._connection.in_transaction:
+                execute("ROLLBACK TO call")
+        if not alone and self._connection.in_transaction:
+            execute("RELEASE call")
+
+    def _roll_back(self) -> None:
+        self._engine.rolled_back()
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _set_synchronous(self, level: str) -> None:
+        if level != self._synchronous:
+            self._connection.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+
+    def _checkpoint(self) -> None:
+        """Move the log into the file, while no other writer can be at work."""
+        now = time.monotonic()
+        if now - self._checkpointed < CHECKPOINT_SECONDS:
+            return
+        self._checkpointed = now
+        try:
+            large = os.stat(f"{self._path}-wal").st_size > WAL_BYTES  # noqa: PTH116
+            if large:
+                self._connection.execute("PRAGMA busy_timeout = 50")  # a reader may hold the log: better luck next time
+            reach("sqlite.before_checkpoint")
+            self._connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if large else 'PASSIVE'})").fetchall()
+            if large:
+                self._connection.execute("PRAGMA busy_timeout = 5000")
+        except (sqlite3.Error, OSError):
+            return  # what is in the log is safe there; the next second tries again
