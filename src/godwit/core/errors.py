@@ -4,15 +4,21 @@
     ├── InvalidArgumentError (3)    the caller's input is wrong; nothing was changed
     │   ├── ConfigurationError      godwit.toml or the environment says something impossible
     │   ├── InvalidAckId
+    │   ├── InvalidCondition
     │   ├── InvalidMessage
     │   ├── InvalidName
     │   ├── InvalidSetting
+    │   ├── TransformFailed
     │   └── UnknownScheme
     ├── NotFoundError (5)           the thing named does not exist
-    │   ├── QueueNotFound, GroupNotFound
-    │   └── TopicNotFound, SubscriptionNotFound
+    │   ├── QueueNotFound, GroupNotFound, MessageNotHeld
+    │   ├── TopicNotFound, SubscriptionNotFound
+    │   └── Unroutable
     ├── AlreadyExistsError (6)      it exists, with other settings
     ├── QueueFull (8)               a group's limit is reached; retry when it has drained
+    ├── ExtraRequired (9)           an optional package is not installed
+    ├── SchedulerRequired (9)       a recurring message needs a scheduler
+    ├── CircuitOpen (14)            a breaker stops calls that would fail
     ├── PartialPublish              some chunks of a publish were stored before the cause
     ├── JournalLost                 the journal no longer holds what a reader asks for
     └── BrokerError (14)            the backend cannot serve
@@ -103,6 +109,24 @@ class InvalidAckId(InvalidArgumentError):
         return "It was settled before, its lease ran out, or it never existed; pull again to get a valid one."
 
 
+class InvalidCondition(InvalidArgumentError):
+    """A routing condition or a group's filter cannot be used; `column` counts from 1, 0 when it has no place."""
+
+    def __init__(self, condition: str, column: int, problem: str, remedy: str) -> None:
+        self.condition, self.column, self.problem = condition, column, problem
+        self._remedy = remedy
+        super().__init__(condition, column, problem, remedy)
+
+    @property
+    def fact(self) -> str:
+        place = f" at column {self.column}" if self.column else ""
+        return f"Condition {shown(self.condition)}{place}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+
 class InvalidMessage(InvalidArgumentError):
     """A message, or one of a batch, cannot be accepted; none of the batch was published."""
 
@@ -155,6 +179,22 @@ class InvalidSetting(InvalidArgumentError):
     @property
     def remedy(self) -> str:
         return f"Allowed: {self.allowed}."
+
+
+class TransformFailed(InvalidArgumentError):
+    """The application's transform of a queue did not return a usable message; nothing was published."""
+
+    def __init__(self, queue: str, problem: str) -> None:
+        self.queue, self.problem = queue, problem
+        super().__init__(queue, problem)
+
+    @property
+    def fact(self) -> str:
+        return f"The transform of queue {shown(self.queue)} {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return "Return a Message with the same id and queue, made with msgspec.structs.replace()."
 
 
 class UnknownScheme(InvalidArgumentError):
@@ -211,6 +251,22 @@ class GroupNotFound(NotFoundError):
         return "Declare the group, or use one it has."
 
 
+class MessageNotHeld(NotFoundError):
+    """The message is not among those held here, so it cannot be settled by its id."""
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        super().__init__(message_id)
+
+    @property
+    def fact(self) -> str:
+        return f"Message {shown(self.message_id)} is not held here"
+
+    @property
+    def remedy(self) -> str:
+        return "Settle a message where it was pulled, once, and before its lease ends."
+
+
 class TopicNotFound(NotFoundError):
     """The in-process broker has no topic of this name."""
 
@@ -241,6 +297,23 @@ class SubscriptionNotFound(NotFoundError):
     @property
     def remedy(self) -> str:
         return "Register it with register_subscription()."
+
+
+class Unroutable(NotFoundError):
+    """A message names no queue, no rule matches it and there is no default queue."""
+
+    def __init__(self, message_id: str, type: str, rules: int) -> None:
+        self.message_id, self.type, self.rules = message_id, type, rules
+        super().__init__(message_id, type, rules)
+
+    @property
+    def fact(self) -> str:
+        tried = f"none of {self.rules:,} routing rules matches it" if self.rules else "there are no routing rules"
+        return f"Message {shown(self.message_id)} of type {shown(self.type)} names no queue and {tried}"
+
+    @property
+    def remedy(self) -> str:
+        return "Give it a queue, add a rule, or set default_queue; `godwit route` explains each step."
 
 
 class AlreadyExistsError(GodwitError):
@@ -277,6 +350,60 @@ class QueueFull(GodwitError):
     @property
     def remedy(self) -> str:
         return "Publish again when its workers have caught up, raise the limit, or set overflow = drop for that group."
+
+
+class ExtraRequired(GodwitError):
+    """An optional package is not installed."""
+
+    code = 9
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.feature, self.extra = feature, extra
+        super().__init__(feature, extra)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.feature} needs a package that is not installed"
+
+    @property
+    def remedy(self) -> str:
+        return f"Install godwit[{self.extra}]."
+
+
+class SchedulerRequired(GodwitError):
+    """A recurring message was published where nothing repeats it."""
+
+    code = 9
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        super().__init__(message_id)
+
+    @property
+    def fact(self) -> str:
+        return f"Message {shown(self.message_id)} is recurring, which needs a scheduler"
+
+    @property
+    def remedy(self) -> str:
+        return "Hand it to the scheduler (schedule_message), or publish it once with another kind."
+
+
+class CircuitOpen(GodwitError):
+    """The breaker is open: recent calls failed, so this one was not made."""
+
+    code = 14
+
+    def __init__(self, breaker: str, seconds: float) -> None:
+        self.breaker, self.seconds = breaker, seconds
+        super().__init__(breaker, seconds)
+
+    @property
+    def fact(self) -> str:
+        return "Circuit breaker is open - queue unavailable"
+
+    @property
+    def remedy(self) -> str:
+        return f"Breaker {shown(self.breaker)} lets a call through again in {self.seconds:.0f} s."
 
 
 class PartialPublish(GodwitError):
