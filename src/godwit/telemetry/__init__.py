@@ -1,0 +1,1 @@
+"""What a running Godwit says about itself: metrics, health, alerts, traces."""
