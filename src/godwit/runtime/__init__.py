@@ -1,0 +1,1 @@
+"""What runs: producers, workers, and what they need."""

@@ -1,0 +1,138 @@
+"""Consumers: which function handles which messages, and under which rules."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar, Final, Protocol
+
+from godwit.core.errors import InvalidSetting, MessageNotHeld
+from godwit.core.handling import Classifier
+from godwit.core.message import Message
+from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
+from godwit.core.retry import RetryPolicy
+
+Handler = Callable[..., Any]
+"""Takes a message (or, with `batch`, a list of them); a plain function runs in a thread."""
+
+DEFAULT_LEASE: Final = timedelta(seconds=15)
+DEFAULT_TIME_LIMIT: Final = timedelta(seconds=30)
+DEFAULT_CONCURRENCY: Final = 10
+DEFAULT_RETRY: Final = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """A handler and the rules it runs under.
+
+    `weights` shares the pulls among the queues; `strict` serves them in the order given instead.
+    """
+
+    handler: Handler
+    queues: tuple[QueueName, ...]
+    group: GroupName = DEFAULT_GROUP
+    concurrency: int = DEFAULT_CONCURRENCY
+    lease: timedelta = DEFAULT_LEASE
+    time_limit: timedelta = DEFAULT_TIME_LIMIT
+    retry_policy: RetryPolicy = DEFAULT_RETRY
+    weights: tuple[int, ...] = ()
+    strict: bool = False
+    batch: int | None = None
+    batch_timeout: timedelta = timedelta(seconds=5)
+    types: frozenset[str] | None = None
+    classify: Classifier | None = None
+    is_async: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        if not self.queues:
+            raise InvalidSetting("queues", self.queues, "at least one queue")
+        for queue in self.queues:
+            queue_name(queue)
+        group_name(self.group)
+        if self.concurrency < 1:
+            raise InvalidSetting("concurrency", self.concurrency, "1 or more")
+        if self.time_limit <= timedelta(0):
+            raise InvalidSetting("time_limit", self.time_limit, "more than 0")
+        if self.batch is not None and self.batch < 1:
+            raise InvalidSetting("batch", self.batch, "1 or more, or none")
+        if self.weights and (len(self.weights) != len(self.queues) or min(self.weights) < 1):
+            raise InvalidSetting("weights", self.weights, "one number of 1 or more for each queue")
+        object.__setattr__(self, "is_async", _is_async(self.handler))
+
+    @property
+    def name(self) -> str:
+        """What logs and statistics call it."""
+        return f"{self.group}/{getattr(self.handler, '__qualname__', type(self.handler).__name__)}"
+
+
+def _is_async(handler: Handler) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+class QueueConsumer:
+    """The class form of a consumer: set `queues` and `group`, write `process_message`, register the instance.
+
+    Inside `process_message` the message may be settled by hand; what happens at the end of the handler then changes
+    nothing.
+    """
+
+    queues: ClassVar[Sequence[str]] = ()
+    group: ClassVar[str] = DEFAULT_GROUP
+    concurrency: ClassVar[int] = DEFAULT_CONCURRENCY
+    lease: ClassVar[timedelta] = DEFAULT_LEASE
+    time_limit: ClassVar[timedelta] = DEFAULT_TIME_LIMIT
+    retry_policy: ClassVar[RetryPolicy] = DEFAULT_RETRY
+
+    async def process_message(self, message: Message) -> Any:  # noqa: ARG002
+        """Handle one message; returning means it is done, raising means it is not."""
+        raise TypeError(f"{type(self).__name__} has no process_message(); write one that handles a message.")
+
+    async def acknowledge_message(self, message_id: MessageId) -> None:
+        """Settle the message being handled as done."""
+        await current_delivery(message_id).acknowledge()
+
+    async def reject_message(self, message_id: MessageId, reason: str, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Settle the message being handled as failed: tried again by the retry policy, or given up."""
+        await current_delivery(message_id).reject(reason, requeue=requeue)
+
+    def consumer(self) -> Consumer:
+        """Return what a worker runs for this instance."""
+        return Consumer(
+            handler=self.process_message,
+            queues=tuple(QueueName(queue) for queue in self.queues),
+            group=GroupName(self.group),
+            concurrency=self.concurrency,
+            lease=self.lease,
+            time_limit=self.time_limit,
+            retry_policy=self.retry_policy,
+        )
+
+
+class SettledByHand(Protocol):
+    """The delivery a handler is working on, as the handler may settle it."""
+
+    message_id: MessageId
+
+    async def acknowledge(self) -> None:
+        """Settle it as done."""
+        ...
+
+    async def reject(self, reason: str, *, requeue: bool) -> None:
+        """Settle it as failed."""
+        ...
+
+
+CURRENT: ContextVar[tuple[SettledByHand, ...]] = ContextVar("godwit_current_deliveries")
+"""What the running handler was given."""
+
+
+def current_delivery(message_id: MessageId) -> SettledByHand:
+    """Return the delivery of this id that the running handler was given."""
+    for delivery in CURRENT.get(()):
+        if delivery.message_id == message_id:
+            return delivery
+    raise MessageNotHeld(message_id)

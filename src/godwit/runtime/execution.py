@@ -1,0 +1,142 @@
+"""Running a handler over what was delivered, and settling by how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Any, Final, cast
+
+import msgspec
+import structlog
+
+from godwit.core.handling import BatchFailed, Permanent
+from godwit.core.message import Message
+from godwit.runtime.consumer import CURRENT, Consumer
+from godwit.runtime.held import Held
+from godwit.runtime.timelimit import TimeLimit
+
+MAX_RESULT_BYTES: Final = 4096
+
+log = structlog.get_logger()
+_encoder = msgspec.json.Encoder()
+
+
+class Execution:
+    """Runs one consumer's handler; the caller gives it slots."""
+
+    def __init__(self, consumer: Consumer, threads: Executor) -> None:
+        self._consumer = consumer
+        self._threads = threads
+        self._limit = TimeLimit(consumer.time_limit.total_seconds())
+        self.stopping = False
+
+    async def run(self, held: Sequence[Held]) -> None:
+        """Handle what is held: one message, or a batch."""
+        opened = [(one, message) for one in held if (message := self._open(one)) is not None]
+        if not opened:
+            return
+        kept = [one for one, _ in opened]
+        CURRENT.set(tuple(kept))
+        given = opened[0][1] if self._consumer.batch is None else [message for _, message in opened]
+        started = time.monotonic()
+        try:
+            result = await self._call(given)
+        except asyncio.CancelledError:
+            self._cancelled(kept, started)
+        except BatchFailed as failed:
+            self._batch_failed(kept, failed, started)
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            for one in kept:
+                self._failed(one, error, _milliseconds_since(started))
+        else:
+            run_ms = _milliseconds_since(started)
+            stored = _stored(result) if result is not None else None
+            for one in kept:
+                one.done(run_ms, stored)
+
+    async def _call(self, given: Any) -> Any:
+        consumer = self._consumer
+        if not consumer.is_async:
+            # A thread cannot be stopped: when it takes too long its lease is no longer renewed.
+            context = contextvars.copy_context()
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, context.run, consumer.handler, given)
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._limit.enter(task)
+        try:
+            return await consumer.handler(given)
+        except asyncio.CancelledError:
+            if self._limit.is_late(task):
+                task.uncancel()
+                limit = consumer.time_limit.total_seconds()
+                raise TimeoutError(f"the handler took longer than its limit of {limit:g} s") from None
+            raise
+        finally:
+            self._limit.leave(task)
+
+    def _open(self, held: Held) -> Message | None:
+        """Decode a message, or settle it as one that can never be handled."""
+        try:
+            message = held.delivery.open()
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._failed(held, Permanent(f"the message cannot be decoded: {error}"), 0)
+            return None
+        types = self._consumer.types
+        if types is not None and message.type not in types:
+            self._failed(held, Permanent(f"no handler here knows the type {message.type!r}"), 0)
+            return None
+        return message
+
+    def _cancelled(self, held: Sequence[Held], started: float) -> None:
+        for one in held:
+            if self.stopping:
+                one.hand_back()
+            else:
+                self._failed(one, RuntimeError("the handler was cancelled"), _milliseconds_since(started))
+
+    def _batch_failed(self, held: Sequence[Held], failed: BatchFailed, started: float) -> None:
+        run_ms = _milliseconds_since(started)
+        for index, one in enumerate(held):
+            error = failed.errors.get(index)
+            if error is None:
+                one.done(run_ms, None)
+            else:
+                self._failed(one, error, run_ms)
+
+    def _failed(self, held: Held, error: BaseException, run_ms: int) -> None:
+        judgement = held.failed(error, run_ms)
+        delivery = held.delivery
+        log.info(
+            "handler failed",
+            queue=delivery.queue,
+            group=delivery.group,
+            message_id=held.message_id,
+            attempt=delivery.attempt,
+            error=judgement.error.message,
+            error_type=judgement.error.type,
+            retry_in=None if judgement.delay is None else judgement.delay.total_seconds(),
+        )
+
+    def close(self) -> None:
+        """Stop watching times."""
+        self._limit.close()
+
+
+def _milliseconds_since(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)
+
+
+def _stored(result: object) -> bytes | None:
+    """Return what a handler returned, as the journal keeps it."""
+    try:
+        encoded = _encoder.encode(result)
+    except (TypeError, ValueError, OverflowError) as error:
+        log.warning("handler result not kept", reason=str(error))
+        return None
+    if len(encoded) > MAX_RESULT_BYTES:
+        log.warning("handler result not kept", reason=f"larger than {MAX_RESULT_BYTES} bytes")
+        return None
+    return encoded

@@ -1,0 +1,54 @@
+"""The gate before pulling: pauses and circuit breakers, as all processes share them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from godwit.brokers.contract import Place, Shared
+from godwit.core.breaker import BreakerRule, Circuit
+from godwit.core.clock import Clock
+from godwit.runtime.breaker import Breaker
+
+PAUSE_PREFIX = "pause/"
+
+
+def pause_key(queue: str, group: str | None = None) -> str:
+    """Return the shared key whose presence pauses a queue or one group of it."""
+    return f"{PAUSE_PREFIX}{queue}" if group is None else f"{PAUSE_PREFIX}{queue}#{group}"
+
+
+class Gate:
+    """Says how much may be pulled from a place; `refresh` learns what other processes decided."""
+
+    def __init__(self, shared: Shared, places: Sequence[Place], *, owner: str, rule: BreakerRule, clock: Clock) -> None:
+        self._shared = shared
+        self.breakers = {
+            place: Breaker(shared, f"{place[0]}#{place[1]}", owner=owner, rule=rule, clock=clock) for place in places
+        }
+        self._paused: frozenset[str] = frozenset()
+
+    async def refresh(self) -> None:
+        """Look at the shared state once."""
+        self._paused = frozenset(await self._shared.scan(PAUSE_PREFIX))
+        for breaker in self.breakers.values():
+            await breaker.refresh()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is held back anywhere."""
+        return not self._paused and all(one.state.circuit is Circuit.CLOSED for one in self.breakers.values())
+
+    def paused(self, place: Place) -> bool:
+        """Say whether somebody paused the queue or the group."""
+        return bool(self._paused) and not self._paused.isdisjoint((pause_key(place[0]), pause_key(*place)))
+
+    async def admit(self, place: Place, wanted: int) -> int:
+        """Return how many messages may be pulled from a place now."""
+        if self.paused(place):
+            return 0
+        allowed = await self.breakers[place].admit()
+        if allowed is None:
+            return wanted
+        allowed = min(allowed, wanted)
+        self.breakers[place].begun(allowed)
+        return allowed

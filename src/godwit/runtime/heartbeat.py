@@ -1,0 +1,116 @@
+"""Heartbeats: each worker says that it is alive and how it does, one value per place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from godwit.brokers.contract import Place, Shared
+from godwit.core.clock import Clock, milliseconds
+from godwit.core.names import GroupName, QueueName
+
+PREFIX: Final = "instance/"
+KEPT_FOR: Final = timedelta(hours=1)
+MISSED_BEATS: Final = 3
+
+
+class InstanceStatus(StrEnum):
+    """How a consumer instance does."""
+
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+    FAILED = "failed"
+
+
+class ConsumerInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker as it serves one group of one queue."""
+
+    id: str
+    queue: QueueName
+    group: GroupName
+    status: InstanceStatus
+    last_heartbeat_ms: int
+    interval_ms: int
+    started_ms: int
+    processed_count: int = 0
+    error_count: int = 0
+    average_processing_time_ms: float = 0.0
+    detail: str | None = None
+
+    def seen(self, now_ms: int) -> ConsumerInstance:
+        """Return it as an onlooker sees it: one whose heartbeat is missing has failed."""
+        silent = now_ms - self.last_heartbeat_ms > MISSED_BEATS * self.interval_ms
+        if self.status is InstanceStatus.ACTIVE and silent:
+            return msgspec.structs.replace(self, status=InstanceStatus.FAILED, detail="no heartbeat")
+        return self
+
+
+class Tally:
+    """What one worker did at one place."""
+
+    __slots__ = ("errors", "processed", "run_ms")
+
+    def __init__(self) -> None:
+        self.processed = self.errors = self.run_ms = 0
+
+    def count(self, *, failed: bool, run_ms: int) -> None:
+        """Count one handled message."""
+        self.processed += 1
+        self.errors += failed
+        self.run_ms += run_ms
+
+
+class Heartbeat:
+    """Writes a worker's state into the broker's shared values."""
+
+    def __init__(
+        self, shared: Shared, worker: str, tallies: Mapping[Place, Tally], *, interval: timedelta, clock: Clock
+    ) -> None:
+        self._shared = shared
+        self._worker = worker
+        self._tallies = tallies
+        self._interval_ms = milliseconds(interval)
+        self._clock = clock
+        self._started_ms = clock.now_ms()
+        self._versions: dict[Place, int] = {}
+
+    async def beat(self, status: InstanceStatus, paused: Sequence[Place] = (), detail: str | None = None) -> None:
+        """Say once how this worker does."""
+        now_ms = self._clock.now_ms()
+        for (queue, group), tally in self._tallies.items():
+            place = (queue, group)
+            instance = ConsumerInstance(
+                id=self._worker,
+                queue=queue,
+                group=group,
+                status=InstanceStatus.INACTIVE if place in paused else status,
+                last_heartbeat_ms=now_ms,
+                interval_ms=self._interval_ms,
+                started_ms=self._started_ms,
+                processed_count=tally.processed,
+                error_count=tally.errors,
+                average_processing_time_ms=tally.run_ms / tally.processed if tally.processed else 0.0,
+                detail=detail,
+            )
+            await self._write(place, msgspec.json.encode(instance))
+
+    async def _write(self, place: Place, value: bytes) -> None:
+        key = f"{PREFIX}{place[0]}#{place[1]}#{self._worker}"
+        version = await self._shared.put(key, value, expected=self._versions.get(place), ttl=KEPT_FOR)
+        if version is None:  # it ran out, or was removed by hand
+            present = await self._shared.get(key)
+            expected = present.version if present is not None else None
+            version = await self._shared.put(key, value, expected=expected, ttl=KEPT_FOR)
+        if version is not None:
+            self._versions[place] = version
+
+
+async def instances(shared: Shared, clock: Clock, queue: str | None = None) -> list[ConsumerInstance]:
+    """Return every instance that said something within the last hour, as of now."""
+    now_ms = clock.now_ms()
+    entries = await shared.scan(PREFIX if queue is None else f"{PREFIX}{queue}#")
+    return [msgspec.json.decode(entry.value, type=ConsumerInstance).seen(now_ms) for entry in entries.values()]

@@ -1,0 +1,175 @@
+"""Pulling for one consumer: as much as it has free slots, from its queues in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from godwit.brokers.contract import Broker, Delivery, Settlement
+from godwit.core.errors import BrokerClosed, GodwitError
+from godwit.core.handling import Judgement
+from godwit.core.names import QueueName
+from godwit.runtime.consumer import Consumer
+from godwit.runtime.execution import Execution
+from godwit.runtime.gate import Gate
+from godwit.runtime.held import Held, HeldTable
+from godwit.runtime.turns import Turns
+
+LONGEST_WAIT: Final = timedelta(seconds=5)
+GATED_WAIT: Final = timedelta(seconds=1)
+_PAUSE_AFTER_ERROR: Final = 0.25
+_LONGEST_PAUSE: Final = 2.0
+
+log = structlog.get_logger()
+
+
+class Puller:
+    """The loop of one consumer in one worker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        consumer: Consumer,
+        *,
+        worker: str,
+        held: HeldTable,
+        threads: Executor,
+        settle: Callable[[Settlement], None],
+        judge: Callable[[BaseException, Delivery], Judgement],
+        delivered: Callable[[Sequence[Delivery]], None],
+        gate: Gate,
+        grace: timedelta,
+    ) -> None:
+        self.consumer = consumer
+        self.running: set[asyncio.Task[None]] = set()
+        self._broker = broker
+        self._worker = worker
+        self._held = held
+        self._execution = Execution(consumer, threads)
+        self._settle = settle
+        self._judge = judge
+        self._delivered = delivered
+        self._gate = gate
+        self._renewed_for = (consumer.time_limit + grace).total_seconds()
+        self._turns = Turns(consumer.queues, consumer.weights, strict=consumer.strict)
+        self._freed = asyncio.Event()
+        self._listener = broker.listen([(queue, consumer.group) for queue in consumer.queues])
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Pull until stopped; an absent broker is waited for."""
+        pause = _PAUSE_AFTER_ERROR
+        while not self._stopping:
+            try:
+                await self._turn()
+                pause = _PAUSE_AFTER_ERROR
+            except BrokerClosed:
+                return
+            except GodwitError as error:
+                log.warning("pulling waits for the broker", consumer=self.consumer.name, error=str(error))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _turn(self) -> None:
+        consumer = self.consumer
+        free = consumer.concurrency - len(self.running)
+        if not free:
+            self._freed.clear()
+            await self._freed.wait()
+            return
+        self._listener.clear()
+        took = 0
+        for queue in self._turns.order():
+            allowed = await self._gate.admit((queue, consumer.group), free) if free else 0
+            if allowed:
+                deliveries = await self._pull(queue, allowed)
+                took += len(deliveries)
+                free -= self._start(deliveries)
+        if took:
+            await asyncio.sleep(0)  # let handlers begin before asking again
+        elif not self._stopping:
+            await self._listener.wait(LONGEST_WAIT if self._gate.is_open else GATED_WAIT)
+
+    async def _pull(self, queue: QueueName, free: int) -> list[Delivery]:
+        consumer = self.consumer
+        limit = free if consumer.batch is None else consumer.batch
+        deliveries = await self._broker.pull(
+            queue, consumer.group, worker=self._worker, limit=limit, lease=consumer.lease
+        )
+        if consumer.batch is not None and deliveries:
+            await self._fill(queue, deliveries, consumer.batch)
+        return deliveries
+
+    async def _fill(self, queue: QueueName, deliveries: list[Delivery], size: int) -> None:
+        """Wait a while for a batch to become full."""
+        until = time.monotonic() + self.consumer.batch_timeout.total_seconds()
+        while len(deliveries) < size and not self._stopping and (left := until - time.monotonic()) > 0:
+            deliveries += await self._broker.pull(
+                queue,
+                self.consumer.group,
+                worker=self._worker,
+                limit=size - len(deliveries),
+                lease=self.consumer.lease,
+                wait=timedelta(seconds=left),
+            )
+
+    def _start(self, deliveries: list[Delivery]) -> int:
+        """Begin handling; return the number of slots taken."""
+        if not deliveries:
+            return 0
+        self._delivered(deliveries)
+        now = time.monotonic()
+        held = [self._hold(delivery, now) for delivery in deliveries]
+        tasks = [held] if self.consumer.batch is not None else [[one] for one in held]
+        for given in tasks:
+            self._spawn(given)
+        return len(tasks)
+
+    def _hold(self, delivery: Delivery, now: float) -> Held:
+        held = Held(
+            delivery,
+            lease=self.consumer.lease,
+            started=now,
+            renew_until=now + self._renewed_for,
+            settle=self._settle,
+            judge=self._judge,
+        )
+        self._held.add(held)
+        return held
+
+    def _spawn(self, given: list[Held]) -> None:
+        task = asyncio.get_running_loop().create_task(self._execution.run(given))
+        self.running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.running.discard(task)
+        self._freed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("handling broke", consumer=self.consumer.name, exc_info=error)
+
+    def stop(self) -> None:
+        """Pull no more."""
+        self._stopping = True
+        self._listener.wake()
+        self._freed.set()
+
+    async def finish(self, grace: timedelta) -> int:
+        """Wait for running handlers, then hand back the rest; return how many were handed back."""
+        if self.running:
+            await asyncio.wait(self.running, timeout=grace.total_seconds())
+        left = list(self.running)
+        self._execution.stopping = True
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1)
+        self._execution.close()
+        self._listener.close()
+        return len(left)

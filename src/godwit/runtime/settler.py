@@ -1,0 +1,63 @@
+"""Settling in batches: one round trip for all that ended while the last one was under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from godwit.brokers.contract import Broker, Settlement
+from godwit.core.errors import BrokerClosed, BrokerError
+from godwit.core.names import AckId
+
+BATCH: Final = 500
+_PAUSE_AFTER_ERROR: Final = 0.25
+
+Settled = Callable[[Sequence[Settlement], Sequence[AckId]], Awaitable[None]]
+"""Told what was settled, and which ack ids of it were refused."""
+
+log = structlog.get_logger()
+
+
+class Settler:
+    """Takes settlements one by one and carries them out together.
+
+    Without load a settlement goes out at the end of the loop's present turn. While the broker is away they wait here
+    and are repeated: a lease that ran out meanwhile is refused, which changes nothing.
+    """
+
+    def __init__(self, broker: Broker, *, settled: Settled) -> None:
+        self._broker = broker
+        self._settled = settled
+        self._waiting: list[Settlement] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, settlement: Settlement) -> None:
+        """Settle soon."""
+        self._waiting.append(settlement)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="godwit settler")
+
+    async def _run(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            try:
+                refused = await self._broker.settle(batch)
+            except BrokerClosed:
+                log.warning("settlements lost with a closed broker", count=len(batch))
+                return
+            except BrokerError as error:
+                log.warning("settling waits for the broker", count=len(batch), error=str(error))
+                self._waiting = batch + self._waiting
+                await asyncio.sleep(_PAUSE_AFTER_ERROR)
+            else:
+                if refused:
+                    log.warning("settlements refused: the lease was lost before", count=len(refused))
+                await self._settled(batch, refused)
+
+    async def drain(self) -> None:
+        """Return when everything handed in is settled."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
