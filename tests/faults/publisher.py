@@ -1,0 +1,79 @@
+"""A publisher to be killed: it goes on where its record ends, with the same ids."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from godwit.brokers.sqlite import SqliteBroker
+from godwit.core.clock import SYSTEM_CLOCK
+from godwit.core.envelope import Envelope
+from godwit.core.names import MessageId
+from tests.conformance.harness import Q
+from tests.faults.record import Record, read
+
+BODY = b"x" * 200
+KEYS = 20
+"""Ordering keys of one publisher; every third message has none."""
+
+
+def envelope(name: str, number: int) -> Envelope:
+    """Return message `number` of the publisher `name`: id, key and body follow from these two."""
+    key = f"{name}-{number % KEYS}" if number % 3 else None
+    return Envelope(
+        MessageId(f"{name}-{number:06}"),
+        Q,
+        BODY,
+        len(BODY),
+        SYSTEM_CLOCK.now_ms(),
+        priority=(number * 37) % 101,
+        ordering_key=key,
+    )
+
+
+def number_of(message_id: str) -> int:
+    """Return the number an id was made from."""
+    return int(message_id.rpartition("-")[2])
+
+
+def publish(database: Path, record: Path, *, name: str, count: int, batch: int) -> None:
+    """Publish messages up to number `count`, writing down each that was accepted."""
+    asyncio.run(_publish(database, record, name, count, batch))
+
+
+async def _publish(database: Path, record: Path, name: str, count: int, batch: int) -> None:
+    done = sum(line[0] == "accepted" for line in read(record))
+    seen = Record(record)
+    async with SqliteBroker(database) as broker:
+        for first in range(done, count, batch):
+            envelopes = [envelope(name, number) for number in range(first, min(first + batch, count))]
+            receipts = await broker.publish(envelopes)
+            seen.write(*(("accepted", receipt.id, receipt.fresh) for receipt in receipts))
+
+
+def publish_and_die(database: Path, record: Path, *, times: int, at_once: int) -> None:
+    """Fork publishers of one message each, some at once, all of which kill themselves; fails if one ends otherwise."""
+    for number in range(times):
+        if number >= at_once:
+            _expect_a_death()
+        if os.fork() == 0:
+            asyncio.run(_publish_one_and_die(database, record, envelope("lone", number)))
+    for _ in range(min(times, at_once)):
+        _expect_a_death()
+
+
+def _expect_a_death() -> None:
+    _, status = os.wait()
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+async def _publish_one_and_die(database: Path, record: Path, lone: Envelope) -> None:
+    """Publish one message, write down its id, and be gone before anything can be tidied up."""
+    broker = SqliteBroker(database)
+    await broker.__aenter__()
+    (receipt,) = await broker.publish([lone])
+    Record(record).write(("accepted", receipt.id, receipt.fresh))
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,120 @@
+"""A storm: publishers and workers on one file, killed at random and started again, until everything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from random import Random
+
+from godwit.core.queues import GroupSpec
+from tests.conformance.harness import G, Harness
+from tests.faults.crew import Crew
+from tests.faults.judge import DATABASE, Reconciliation, agreeing, reconcile
+from tests.faults.publisher import publish
+from tests.faults.record import lines_of, read_all
+from tests.faults.worker import work
+from tests.waiting import eventually
+
+ORDERED = GroupSpec(name=G, message_ordering=True, max_crashes=None)
+LEASE = timedelta(seconds=5)
+BYTES_PER_MESSAGE = 200
+"""Roughly what publishers and workers write down about one message; it paces the kills."""
+
+
+@dataclass(kw_only=True)
+class Storm:
+    """Processes at `place`; `publishers` send `count` messages in all, `workers` do them."""
+
+    crew: Crew
+    place: Path
+    random: Random
+    count: int
+    publishers: int = 2
+    workers: int = 4
+    batch: int = 20
+    limit: int = 10
+    kills: int = 0
+    victims: set[str] = field(default_factory=set)
+    _incarnations: int = 0
+    _running: dict[str, BaseProcess] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Start everybody."""
+        for number in range(self.publishers):
+            self._publisher(f"p{number}")
+        for _ in range(self.workers):
+            self._worker()
+
+    def _publisher(self, name: str) -> None:
+        self._running[name] = self.crew.start(
+            publish,
+            self.place / DATABASE,
+            self.place / f"{name}.publisher",
+            name=name,
+            count=self.count // self.publishers,
+            batch=self.batch,
+        )
+
+    def _worker(self) -> None:
+        name = f"w{self._incarnations}"
+        self._incarnations += 1
+        self._running[name] = self.crew.start(
+            work,
+            self.place / DATABASE,
+            self.place / f"{name}.worker",
+            name=name,
+            stop=self.place / "stop",
+            lease=LEASE,
+            limit=self.limit,
+        )
+
+    def written(self) -> int:
+        """Return how much everybody has written down: the storm's progress."""
+        return sum(path.stat().st_size for kind in ("publisher", "worker") for path in self.place.glob(f"*.{kind}"))
+
+    def publishing(self) -> bool:
+        """Say whether a publisher still runs."""
+        return any(self._running[name].is_alive() for name in self._running if name.startswith("p"))
+
+    def kill_one(self) -> None:
+        """Kill somebody at random and start a successor: a publisher goes on, a worker is a new one."""
+        name = self.random.choice([name for name, member in self._running.items() if member.is_alive()])
+        member = self._running.pop(name)
+        self.crew.kill(member)
+        self.kills += 1
+        if name.startswith("p"):
+            self._publisher(name)
+        else:
+            self.victims.add(name)
+            self._worker()
+
+    async def rage(self, kills: int, *, over: Callable[[], bool] = lambda: False) -> None:
+        """Kill so often, spread over the storm's progress, until there is nothing more to publish."""
+        step = self.count * BYTES_PER_MESSAGE // (kills + 1)
+        while self.kills < kills and not over():
+            goal = self.written() + self.random.randrange(step)
+            await eventually(
+                lambda goal=goal: self.written() >= goal or not self.publishing(),
+                within=timedelta(seconds=60),
+                what="progress under kills",
+            )
+            self.kill_one()
+            if not self.publishing():
+                return
+
+    async def end(self, harness: Harness) -> Reconciliation:
+        """Let everything be done, stop everybody, and judge."""
+        publishers = [member for name, member in self._running.items() if name.startswith("p")]
+        await self.crew.finished(*publishers)
+
+        async def drained() -> bool:
+            return (await harness.stats()).depth == 0
+
+        await eventually(drained, within=timedelta(seconds=60), what="an empty queue")
+        (self.place / "stop").touch()
+        await self.crew.finished(*self._running.values())
+        published, worked = read_all(self.place, "publisher"), read_all(self.place, "worker")
+        return reconcile(await agreeing(harness), lines_of(published, "accepted"), worked, self.victims)
