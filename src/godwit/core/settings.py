@@ -169,7 +169,11 @@ class RoutingRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfiguration:
-    """A queue with its groups, its retry policy and the rules that lead messages to it."""
+    """A queue with its groups, its retry policy and the rules that lead messages to it.
+
+    Without groups it is only a name under which other queues' dead letters are found: it is not declared at a broker,
+    because dead letters are fed to any queue that has groups.
+    """
 
     spec: QueueSpec
     retry_policy: RetryPolicy
@@ -233,8 +237,12 @@ class SchedulerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisSettings:
-    """What the Redis broker needs beside its URL; `stream` and `group` name where plain XADDs arrive."""
+    """What the Redis broker needs; `stream` and `group` name where plain XADDs arrive.
 
+    `Settings.broker_url` is the address to use: `url` and `host` are here only to be shown.
+    """
+
+    url: str | None = field(default=None, repr=False)
     host: str = "localhost"
     port: int = 6379
     password: str | None = field(default=None, repr=False)
@@ -247,8 +255,12 @@ class RedisSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RabbitMQSettings:
-    """Names of the default queue's parts in RabbitMQ (None: derived from its name), and the prefetch."""
+    """Names of the default queue's parts in RabbitMQ (None: derived from its name), and the prefetch.
 
+    `Settings.broker_url` is the address to use: `url` is here only to be shown.
+    """
+
+    url: str | None = field(default=None, repr=False)
     queue_name: str | None = None
     dlq_name: str | None = None
     exchange_name: str | None = None
@@ -284,7 +296,10 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def queue(self, name: QueueName, *, type: QueueType = QueueType.STANDARD) -> QueueConfiguration:
-        """Return the configuration of a queue; one that is not configured has the defaults and group `default`."""
+        """Return the configuration of a queue; one that is not configured has its type's defaults and group `default`.
+
+        A dead letter queue that is not configured has no group.
+        """
         for known in self.queues:
             if known.name == name:
                 return known
@@ -294,7 +309,7 @@ class Settings:
                 name=name, type=type, priority=kind.priority, max_size=kind.max_size, ttl=self.defaults.ttl_of(type)
             ),
             retry_policy=self.defaults.retry_policy_of(type),
-            groups=(self.group(DEFAULT_GROUP),),
+            groups=() if type is QueueType.DEAD_LETTER else (self.group(DEFAULT_GROUP),),
         )
 
     def group(self, name: GroupName) -> GroupConfiguration:

@@ -1,0 +1,74 @@
+"""Putting it together: arguments over the environment over the file over defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from godwit.config.choosing import choose_broker_url
+from godwit.config.fields import with_fields
+from godwit.config.keys import SETTINGS
+from godwit.config.queues import QueueReader
+from godwit.config.sources import Document, Found, from_arguments, from_environment, read_document, unknown_key
+from godwit.core.errors import ConfigurationError
+from godwit.core.settings import Settings
+
+
+def load(
+    file: str | Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    arguments: Mapping[str, object] | None = None,
+) -> Settings:
+    """Return the settings that a file, the environment and the caller's `arguments` (by key) add up to.
+
+    Nothing is read but the file named and the environment, the process's own unless one is given.
+    """
+    document = Document("", "") if file is None else read_document(Path(file))
+    return settings_from(document, os.environ if environment is None else environment, arguments or {})
+
+
+def settings_from(document: Document, environment: Mapping[str, str], arguments: Mapping[str, object]) -> Settings:
+    """Return the settings of a document, an environment and arguments; nothing else is looked at."""
+    for word in arguments:
+        if word not in SETTINGS:
+            raise unknown_key("argument", word, "", tuple(SETTINGS))
+    in_file = document.read(document.tables, (), SETTINGS, ("queues",))
+    found: dict[str, Found] = {}
+    for name, key in SETTINGS.items():
+        said = from_arguments(arguments, key) or from_environment(environment, key)
+        if said is not None or name in in_file:
+            found[name] = said or in_file[name]
+    broker = choose_broker_url(found)
+    settings = with_fields(Settings(), [(SETTINGS[name].path, said.value) for name, said in found.items()])
+    origins = {name: said.origin for name, said in found.items()} | {"broker_url": broker.origin}
+    settings = replace(settings, broker_url=broker.value, origins=origins)
+    settings = _with_store(settings)
+    _check(settings)
+    reader = QueueReader(document, settings)
+    return replace(settings, queues=reader.queues(), origins=origins | reader.origins)
+
+
+def _with_store(settings: Settings) -> Settings:
+    """Let a SQLite broker's file hold the state too; with other brokers there is none until somebody names a place."""
+    if "store_url" in settings.origins:
+        return settings
+    own_file = settings.broker_url if settings.broker_url.startswith("sqlite:") else None
+    return replace(settings, store_url=own_file)
+
+
+def _check(settings: Settings) -> None:
+    """Refuse values that are possible one by one but not together."""
+    check, retry = settings.consumer.health_check, settings.defaults.retry_policy
+    if check.timeout > check.interval:
+        raise _together(settings, "consumer.health_check.timeout", "consumer.health_check.interval", "is longer than")
+    if retry.initial_delay is not None and retry.max_delay is not None and retry.initial_delay > retry.max_delay:
+        first, second = "defaults.retry_policy.initial_delay", "defaults.retry_policy.max_delay"
+        raise _together(settings, first, second, "is longer than")
+
+
+def _together(settings: Settings, first: str, second: str, relation: str) -> ConfigurationError:
+    origins = [settings.origins[key] for key in (first, second) if key in settings.origins]
+    return ConfigurationError(", ".join(origins), f"{first} {relation} {second}", "Change one of them.")

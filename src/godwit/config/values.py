@@ -1,0 +1,304 @@
+"""From what a file or a variable says to a value: each reader knows its unit and the form it allows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from godwit.core.errors import InvalidArgumentError
+from godwit.core.failure import ErrorType
+from godwit.core.retry import Strategy
+
+NONE: Final = "none"
+HIDDEN: Final = "***"
+UNITS: Final = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+LONGEST: Final = timedelta(days=36_500)
+_UNIT_WORDS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "d": "days"}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_CRON_PART: Final = re.compile(r"(?:\*|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/\d+)?")
+_CRON_FIELDS: Final = 5
+_LONGEST_NUMBER: Final = 40
+
+
+class Unreadable(ValueError):
+    """The value does not have the form its reader allows."""
+
+
+class Reader(Protocol):
+    """Reads one kind of value; refuses others with `Unreadable`."""
+
+    @property
+    def unit(self) -> str:
+        """What a bare number counts; empty when it counts things."""
+        ...
+
+    @property
+    def allowed(self) -> str:
+        """The form that is allowed, for an error text."""
+        ...
+
+    def read(self, raw: object) -> Any:
+        """Return the value that a file or an argument gives."""
+        ...
+
+    def parse(self, text: str) -> Any:
+        """Return the value that an environment variable gives."""
+        ...
+
+    def show(self, value: Any) -> str:
+        """Return a value as one would write it, without secrets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """A whole number."""
+
+    least: int = 1
+    most: int | None = None
+    unit: str = ""
+
+    @property
+    def allowed(self) -> str:
+        return f"a whole number, {self.least:,} " + ("or more" if self.most is None else f"to {self.most:,}")
+
+    def read(self, raw: object) -> int:
+        if not isinstance(raw, int) or isinstance(raw, bool) or raw < self.least:
+            raise Unreadable
+        if self.most is not None and raw > self.most:
+            raise Unreadable
+        return raw
+
+    def parse(self, text: str) -> int:
+        return self.read(as_number(text))
+
+    def show(self, value: int) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries(Count):
+    """A number of retries; as a value it is the number of attempts, the first included."""
+
+    least: int = 0
+
+    def read(self, raw: object) -> int:
+        return Count.read(self, raw) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """Any number within bounds."""
+
+    least: float = 0.0
+    most: float | None = None
+    unit: str = ""
+
+    @property
+    def allowed(self) -> str:
+        return f"a number, {self.least:g} " + ("or more" if self.most is None else f"to {self.most:g}")
+
+    def read(self, raw: object) -> float:
+        if not isinstance(raw, int | float) or isinstance(raw, bool) or not math.isfinite(raw) or raw < self.least:
+            raise Unreadable
+        if self.most is not None and raw > self.most:
+            raise Unreadable
+        return float(raw)
+
+    def parse(self, text: str) -> float:
+        return self.read(as_number(text))
+
+    def show(self, value: float) -> str:
+        return f"{value:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """A time span: a bare number counts `unit`, text names its own."""
+
+    unit: str = "ms"
+    least: timedelta = timedelta(milliseconds=1)
+
+    @property
+    def allowed(self) -> str:
+        bound = "0 or more" if not self.least else "above 0"
+        return f'{_UNIT_WORDS[self.unit]} as a number, {bound}, or text such as "500ms", "30s", "5m", "1h", "7d"'
+
+    def read(self, raw: object) -> timedelta:
+        if isinstance(raw, str):
+            match = _DURATION.fullmatch(raw.strip())
+            if match is None:
+                raise Unreadable
+            span = timed(float(match[1]), match[2])
+        elif isinstance(raw, timedelta):
+            span = raw
+        elif isinstance(raw, int | float) and not isinstance(raw, bool):
+            span = timed(raw, self.unit)
+        else:
+            raise Unreadable
+        if not self.least <= span <= LONGEST:
+            raise Unreadable
+        return span
+
+    def parse(self, text: str) -> timedelta:
+        return self.read(as_number(text) if _NUMBER.fullmatch(text) else text)
+
+    def show(self, value: timedelta) -> str:
+        return f"{value / UNITS[self.unit]:.15g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Text that passes a check, such as that of a name."""
+
+    allowed: str = "text that is not empty"
+    check: Callable[[str], object] = lambda _: None
+    unit: str = ""
+    secret: bool = False
+
+    def read(self, raw: object) -> str:
+        if not isinstance(raw, str) or not raw.strip() or "\0" in raw:
+            raise Unreadable
+        try:
+            self.check(raw)
+        except InvalidArgumentError:
+            raise Unreadable from None
+        return raw
+
+    def parse(self, text: str) -> str:
+        return self.read(text)
+
+    def show(self, value: str) -> str:
+        return HIDDEN if self.secret else value
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: type[StrEnum]
+    unit: str = ""
+
+    @property
+    def allowed(self) -> str:
+        return "one of " + ", ".join(f'"{word}"' for word in self.words)
+
+    def read(self, raw: object) -> StrEnum:
+        if not isinstance(raw, str):
+            raise Unreadable
+        try:
+            return self.words(raw)
+        except ValueError:
+            raise Unreadable from None
+
+    def parse(self, text: str) -> StrEnum:
+        return self.read(text.lower())
+
+    def show(self, value: StrEnum) -> str:
+        return value.value
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Yes or no."""
+
+    unit: str = ""
+    allowed: str = "true or false"
+
+    def read(self, raw: object) -> bool:
+        if not isinstance(raw, bool):
+            raise Unreadable
+        return raw
+
+    def parse(self, text: str) -> bool:
+        return self.read({"true": True, "1": True, "false": False, "0": False}.get(text.lower()))
+
+    def show(self, value: bool) -> str:  # noqa: FBT001
+        return str(value).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyByKind:
+    """A table from kinds of errors to retry strategies."""
+
+    unit: str = ""
+
+    @property
+    def allowed(self) -> str:
+        kinds, strategies = (", ".join(words) for words in (ErrorType, Strategy))
+        return f"a table from {kinds} to {strategies}"
+
+    def read(self, raw: object) -> dict[str, Strategy]:
+        if not isinstance(raw, dict):
+            raise Unreadable
+        try:
+            return {ErrorType(kind).value: Strategy(word) for kind, word in raw.items()}
+        except ValueError:
+            raise Unreadable from None
+
+    def parse(self, text: str) -> dict[str, Strategy]:
+        raise Unreadable(text)
+
+    def show(self, value: dict[str, Strategy]) -> str:
+        return ", ".join(f"{kind} = {strategy.value}" for kind, strategy in value.items()) or NONE
+
+
+@dataclass(frozen=True, slots=True)
+class OrNone:
+    """Any other reader's values, or the word none."""
+
+    reader: Reader
+
+    @property
+    def unit(self) -> str:
+        return self.reader.unit
+
+    @property
+    def allowed(self) -> str:
+        return f'{self.reader.allowed}, or "{NONE}"'
+
+    def read(self, raw: object) -> Any:
+        return None if raw is None or raw == NONE else self.reader.read(raw)
+
+    def parse(self, text: str) -> Any:
+        return None if text.lower() == NONE else self.reader.parse(text)
+
+    def show(self, value: Any) -> str:
+        return NONE if value is None else self.reader.show(value)
+
+
+def as_number(text: str) -> int | float:
+    """Return the number that a variable's text is."""
+    if _NUMBER.fullmatch(text) is None or len(text) > _LONGEST_NUMBER:
+        raise Unreadable
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+def timed(number: float, unit: str) -> timedelta:
+    """Return so many of a unit, to the millisecond."""
+    try:
+        span = number * UNITS[unit]
+        return timedelta(milliseconds=round(span / UNITS["ms"]))
+    except (OverflowError, ValueError):
+        raise Unreadable from None
+
+
+def check_cron(expression: str) -> None:
+    """Refuse what does not look like minute, hour, day of month, month, day of week."""
+    fields = expression.split()
+    if len(fields) != _CRON_FIELDS or not all(
+        _CRON_PART.fullmatch(part) for field in fields for part in field.split(",")
+    ):
+        raise Unreadable
