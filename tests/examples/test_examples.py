@@ -1,0 +1,42 @@
+"""Every program in examples/ runs as its reader would run it, and prints what is written here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.project.specification import ROOT
+
+PRINTS = {
+    "orders.py": """\
+published 1 message
+processing Order #1 (order 12345)
+left over: []
+""",
+    "user_events.py": """\
+first: ['login']
+before its ack: []
+after its ack: ['page-view']
+""",
+}
+"""What an example prints, where that is always the same."""
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    # In a folder of its own, because an example may write files beside itself.
+    run = subprocess.run(
+        [sys.executable, "-W", "error", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.strip()
+    assert run.stdout == PRINTS.get(example.name, run.stdout)
+
+
+def test_both_worked_examples_of_the_in_process_broker_are_there() -> None:
+    assert PRINTS.keys() <= {example.name for example in EXAMPLES}
