@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.clock import from_ms
+from godwit.core.errors import InvalidMessage
 from godwit.core.failure import ErrorType, FailureKind, ProcessingError
 from godwit.core.retry import RetryPolicy
 
@@ -81,27 +83,32 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__
 
 
+_INVALID: Final = Verdict(kind=FailureKind.PERMANENT, type=ErrorType.VALIDATION)
+_SLOW: Final = Verdict(kind=FailureKind.TRANSIENT, type=ErrorType.TIMEOUT)
+_UNREACHABLE: Final = Verdict(kind=FailureKind.TRANSIENT, type=ErrorType.NETWORK)
+
+_BY_TYPE: Final[tuple[tuple[tuple[type[BaseException], ...], Verdict], ...]] = (
+    ((Permanent,), Verdict(kind=FailureKind.PERMANENT)),
+    ((msgspec.ValidationError, InvalidMessage), _INVALID),
+    ((TimeoutError,), _SLOW),
+    ((ConnectionError,), _UNREACHABLE),
+)
+# Libraries that are not imported here name their errors alike: httpx.ConnectTimeout, pydantic.ValidationError, ...
+_BY_NAME: Final = (
+    (re.compile("ValidationError"), _INVALID),
+    (re.compile(".*Timeout(Error|Exception)?"), _SLOW),
+    (re.compile("ConnectError|ConnectionError|NetworkError|ClientConnectionError|gaierror"), _UNREACHABLE),
+)
+
+
 def _by_type(error: BaseException) -> Verdict | None:
-    match error:
-        case Retry():
-            return Verdict(kind=FailureKind.TRANSIENT, retry_after=error.after)
-        case Permanent():
-            return Verdict(kind=FailureKind.PERMANENT)
-        case msgspec.ValidationError():
-            return Verdict(kind=FailureKind.PERMANENT, type=ErrorType.VALIDATION)
-        case TimeoutError():
-            return Verdict(kind=FailureKind.TRANSIENT, type=ErrorType.TIMEOUT)
-        case ConnectionError():
-            return Verdict(kind=FailureKind.TRANSIENT, type=ErrorType.NETWORK)
-    # Libraries that are not imported here name their errors alike: httpx.ConnectTimeout, pydantic.ValidationError, ...
-    names = {base.__name__ for base in type(error).__mro__}
-    if "ValidationError" in names:
-        return Verdict(kind=FailureKind.PERMANENT, type=ErrorType.VALIDATION)
-    if any(name.endswith(("Timeout", "TimeoutError", "TimeoutException")) for name in names):
-        return Verdict(kind=FailureKind.TRANSIENT, type=ErrorType.TIMEOUT)
-    if names & {"ConnectError", "ConnectionError", "NetworkError", "ClientConnectionError", "gaierror"}:
-        return Verdict(kind=FailureKind.TRANSIENT, type=ErrorType.NETWORK)
-    return None
+    if isinstance(error, Retry):
+        return Verdict(kind=FailureKind.TRANSIENT, retry_after=error.after)
+    for types, verdict in _BY_TYPE:
+        if isinstance(error, types):
+            return verdict
+    names = [base.__name__ for base in type(error).__mro__]
+    return next((verdict for shape, verdict in _BY_NAME if any(map(shape.fullmatch, names))), None)
 
 
 def _by_status(error: BaseException, now: datetime) -> Verdict | None:

@@ -24,10 +24,10 @@ class Breaker:
     """One breaker as one process sees it: a copy of the shared state, and the failures counted here.
 
     Failures in a row are counted per process; the state they lead to is shared, so one process that sees the outage
-    stops all.
+    stops all. Without `shared` it is this process's own: the one around publishing, which must work without a broker.
     """
 
-    def __init__(self, shared: Shared, name: str, *, owner: str, rule: BreakerRule, clock: Clock) -> None:
+    def __init__(self, shared: Shared | None, name: str, *, owner: str, rule: BreakerRule, clock: Clock) -> None:
         self.name = name
         self.state = CLOSED
         self._shared = shared
@@ -41,6 +41,8 @@ class Breaker:
 
     async def refresh(self) -> None:
         """Learn what other processes decided."""
+        if self._shared is None:
+            return
         entry = await self._shared.get(self._key)
         self._version = entry.version if entry is not None else None
         self.state = _decoder.decode(entry.value) if entry is not None else CLOSED
@@ -77,14 +79,17 @@ class Breaker:
             self._failures = 0
             await self._change(opened(self._rule, self._clock.now_ms()))
 
-    async def execute(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run an operation under the breaker; raises `CircuitOpen` while it is open."""
+    async def execute(self, operation: Callable[[], Awaitable[T]], *, failure: type[Exception] = Exception) -> T:
+        """Run an operation under the breaker; raises `CircuitOpen` while it is open.
+
+        Only errors of the type `failure` count: a refused message says nothing about the broker's health.
+        """
         if await self.admit() == 0:
             raise CircuitOpen(self.name, max(0, self.state.until_ms - self._clock.now_ms()) / 1000)
         self.begun(1)
         try:
             result = await operation()
-        except Exception:
+        except failure:
             await self.failed()
             raise
         await self.succeeded()
@@ -92,6 +97,9 @@ class Breaker:
 
     async def _change(self, state: BreakerState) -> bool:
         """Write a new state if nobody was faster; otherwise take over theirs."""
+        if self._shared is None:
+            self.state = state
+            return True
         version = await self._shared.put(self._key, _encoder.encode(state), expected=self._version)
         if version is None:
             await self.refresh()

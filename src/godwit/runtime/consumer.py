@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,7 +28,8 @@ DEFAULT_RETRY: Final = RetryPolicy()
 class Consumer:
     """A handler and the rules it runs under.
 
-    `weights` shares the pulls among the queues; `strict` serves them in the order given instead.
+    `weights` shares the pulls among the queues; `strict` serves them in the order given instead. Messages that a
+    queue's filter does not want are done without being handled; what `check` refuses can never be handled.
     """
 
     handler: Handler
@@ -37,13 +38,16 @@ class Consumer:
     concurrency: int = DEFAULT_CONCURRENCY
     lease: timedelta = DEFAULT_LEASE
     time_limit: timedelta = DEFAULT_TIME_LIMIT
-    retry_policy: RetryPolicy = DEFAULT_RETRY
+    retry_policy: RetryPolicy | None = None
+    retry_policies: Mapping[QueueName, RetryPolicy] = field(default_factory=dict)
     weights: tuple[int, ...] = ()
     strict: bool = False
     batch: int | None = None
     batch_timeout: timedelta = timedelta(seconds=5)
     types: frozenset[str] | None = None
     classify: Classifier | None = None
+    filters: Mapping[QueueName, Callable[[Message], bool]] = field(default_factory=dict)
+    check: Callable[[Message], None] | None = None
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +66,10 @@ class Consumer:
         if self.weights and (len(self.weights) != len(self.queues) or min(self.weights) < 1):
             raise InvalidSetting("weights", self.weights, "one number of 1 or more for each queue")
         object.__setattr__(self, "is_async", _is_async(self.handler))
+
+    def policy_for(self, queue: QueueName) -> RetryPolicy:
+        """Return the retry policy for messages of a queue: the consumer's own, or the queue's."""
+        return self.retry_policy or self.retry_policies.get(queue, DEFAULT_RETRY)
 
     @property
     def name(self) -> str:
@@ -85,7 +93,7 @@ class QueueConsumer:
     concurrency: ClassVar[int] = DEFAULT_CONCURRENCY
     lease: ClassVar[timedelta] = DEFAULT_LEASE
     time_limit: ClassVar[timedelta] = DEFAULT_TIME_LIMIT
-    retry_policy: ClassVar[RetryPolicy] = DEFAULT_RETRY
+    retry_policy: ClassVar[RetryPolicy | None] = None
 
     async def process_message(self, message: Message) -> Any:  # noqa: ARG002
         """Handle one message; returning means it is done, raising means it is not."""

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 import structlog
 
+from godwit.core.errors import InvalidMessage
 from godwit.core.handling import BatchFailed, Permanent
 from godwit.core.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer
@@ -32,6 +33,8 @@ class Execution:
         self._threads = threads
         self._limit = TimeLimit(consumer.time_limit.total_seconds())
         self.stopping = False
+        self.filtered = 0
+        """Messages the group's filter did not want."""
 
     async def run(self, held: Sequence[Held]) -> None:
         """Handle what is held: one message, or a batch."""
@@ -84,10 +87,21 @@ class Execution:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._failed(held, Permanent(f"the message cannot be decoded: {error}"), 0)
             return None
-        types = self._consumer.types
-        if types is not None and message.type not in types:
+        consumer = self._consumer
+        if consumer.types is not None and message.type not in consumer.types:
             self._failed(held, Permanent(f"no handler here knows the type {message.type!r}"), 0)
             return None
+        wants = consumer.filters.get(held.delivery.queue)
+        if wants is not None and not wants(message):
+            self.filtered += 1
+            held.done(0, None)
+            return None
+        if consumer.check is not None:
+            try:
+                consumer.check(message)
+            except InvalidMessage as error:
+                self._failed(held, error, 0)
+                return None
         return message
 
     def _cancelled(self, held: Sequence[Held], started: float) -> None:

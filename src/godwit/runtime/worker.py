@@ -204,9 +204,9 @@ class Worker:
 
 
 def _policy(delivery: Delivery, consumer: Consumer) -> RetryPolicy:
-    """Return the message's own retry policy, else the consumer's."""
+    """Return the message's own retry policy, else the consumer's or the queue's."""
     try:
         own = delivery.open().retry_policy
     except (msgspec.DecodeError, UnicodeDecodeError):
         own = None
-    return own or consumer.retry_policy
+    return own or consumer.policy_for(delivery.queue)

@@ -1,0 +1,332 @@
+"""MessageQueueManager: the one object an application holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Self, TypeVar
+
+import structlog
+
+from godwit import config
+from godwit.brokers.contract import MAX_LEASE, NO_WAIT, Ack, Broker, Delivery, GiveUp, Retry
+from godwit.brokers.urls import connect
+from godwit.core.breaker import BreakerRule
+from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
+from godwit.core.conditions import Condition
+from godwit.core.errors import BrokerClosed, BrokerError, InvalidAckId, MessageNotHeld
+from godwit.core.handling import Classifier, Permanent, judge
+from godwit.core.handling import Retry as RetryLater
+from godwit.core.message import Message
+from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
+from godwit.core.retry import RetryPolicy
+from godwit.core.routing import Router, Transform, filters_of
+from godwit.core.schemas import Schemas
+from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
+from godwit.runtime.breaker import Breaker
+from godwit.runtime.bridge import SyncBridge
+from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
+from godwit.runtime.producer import QueueProducer
+from godwit.runtime.worker import Worker, WorkerSettings, worker_name
+from godwit.telemetry.metrics import QueueMetricsCollector
+
+H = TypeVar("H", bound=Handler)
+
+log = structlog.get_logger()
+
+
+class MessageQueueManager:
+    """Publishes, pulls and settles messages, and knows the consumers a worker shall run.
+
+    Use it with `async with`; synchronous callers use `sync`. Nothing is connected before that.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        settings: Settings | None = None,
+        source: str | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        random: Random | None = None,
+    ) -> None:
+        self.broker = broker
+        self.settings = settings or Settings()
+        self.metrics = QueueMetricsCollector()
+        self.schemas = Schemas()
+        self.sync = SyncBridge(self)
+        self._name = source or worker_name()
+        self._clock = clock
+        self._random = random or Random()
+        self._consumers: list[Consumer] = []
+        self._transforms: dict[QueueName, Transform] = {}
+        self._held: dict[tuple[MessageId, GroupName], Delivery] = {}
+        self._producer: QueueProducer | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self.breaker = Breaker(None, "publish", owner=self._name, rule=self._breaker_rule(), clock=clock)
+
+    @classmethod
+    def from_url(cls, url: str | None = None, **options: Any) -> Self:
+        """Return a manager for a broker's URL; without one the environment chooses, else the file godwit.db."""
+        settings = config.load(arguments={} if url is None else {"broker_url": url})
+        return cls(connect(settings.broker_url), settings=settings, **options)
+
+    @classmethod
+    def from_config(
+        cls, file: str | Path, *, environment: Mapping[str, str] | None = None, url: str | None = None, **options: Any
+    ) -> Self:
+        """Return a manager for a godwit.toml."""
+        settings = config.load(file, environment=environment, arguments={} if url is None else {"broker_url": url})
+        return cls(connect(settings.broker_url), settings=settings, **options)
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        """Connect, and declare the queues of the configuration and of the consumers."""
+        await self.broker.__aenter__()
+        for queue in self._wanted():
+            await self.broker.declare(queue.spec, [group.spec for group in queue.groups])
+        self._producer = QueueProducer(
+            self.broker,
+            source=self._name,
+            router=Router(self.settings.queues, default_queue=self.settings.default_queue),
+            schemas=self.schemas,
+            transforms=self._transforms,
+            metrics=self.metrics,
+            clock=self._clock,
+            random=self._random,
+        )
+        self._telling = asyncio.create_task(self._producer.run(), name="godwit producer entry")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Refuse new messages, finish those under way, disconnect."""
+        if self._telling is not None:
+            self._telling.cancel()
+        if self._producer is not None:
+            await self._producer.close()
+        await self.broker.close()
+
+    def _wanted(self) -> list[QueueConfiguration]:
+        """Return every queue to declare: the configured ones, and those that only a consumer names."""
+        names = dict.fromkeys([queue.name for queue in self.settings.queues])
+        names |= dict.fromkeys(queue for consumer in self._consumers for queue in consumer.queues)
+        return [self._with_consumers(self.settings.queue(name)) for name in names]
+
+    def _with_consumers(self, queue: QueueConfiguration) -> QueueConfiguration:
+        """Return a queue with the groups its consumers need; a configured queue keeps those it has."""
+        configured = queue.name in {known.name for known in self.settings.queues}
+        groups = {group.name: group for group in queue.groups} if configured else {}
+        for consumer in self._consumers:
+            if queue.name in consumer.queues and consumer.group not in groups:
+                groups[consumer.group] = self.settings.group(consumer.group)
+        return QueueConfiguration(
+            spec=queue.spec, retry_policy=queue.retry_policy, groups=tuple(groups.values()), rules=queue.rules
+        )
+
+    @property
+    def producer(self) -> QueueProducer:
+        """The producer, while the manager is open."""
+        if self._producer is None:
+            raise BrokerClosed("The manager")
+        return self._producer
+
+    # Publishing
+
+    async def enqueue(
+        self, message: Message, *, scheduled_at: datetime | None = None, expires_at: datetime | None = None
+    ) -> MessageId:
+        """Publish a message and return its id; the two times override the message's own."""
+        return await self.breaker.execute(
+            lambda: self.producer.enqueue(message, scheduled_at=scheduled_at, expires_at=expires_at),
+            failure=BrokerError,
+        )
+
+    async def enqueue_many(self, messages: Iterable[Message]) -> list[MessageId]:
+        """Publish messages, in one round trip per few hundred, and return their ids in order."""
+        return await self.breaker.execute(lambda: self.producer.enqueue_many(messages), failure=BrokerError)
+
+    async def schedule_message(self, message: Message, deliver_at: datetime) -> MessageId:
+        """Publish a message that is delivered at a time to come, and return its id."""
+        return await self.enqueue(message, scheduled_at=deliver_at)
+
+    async def discard(self, queue: str, message_id: MessageId) -> bool:
+        """Delete a message that waits, in all groups of its queue; say whether there was one."""
+        return await self.broker.cancel(QueueName(queue), message_id)
+
+    def transform(self, queue: str, change: Transform) -> None:
+        """Let every message for a queue pass through a function before it is published."""
+        self._transforms[QueueName(queue)] = change
+
+    # Pulling by hand
+
+    async def dequeue(
+        self,
+        queue: str,
+        group: str = DEFAULT_GROUP,
+        *,
+        limit: int = 10,
+        lease: timedelta | None = None,
+        wait: timedelta = NO_WAIT,
+    ) -> list[Delivery]:
+        """Lease up to `limit` messages; settle each before its lease ends."""
+        configured = self._group(QueueName(queue), GroupName(group))
+        deliveries = await self.broker.pull(
+            QueueName(queue),
+            GroupName(group),
+            worker=self._name,
+            limit=limit,
+            lease=lease or configured.lease,
+            wait=wait,
+        )
+        self._forget_ended()
+        self._held.update({(delivery.message_id, delivery.group): delivery for delivery in deliveries})
+        return deliveries
+
+    async def acknowledge_message(self, message: Delivery | MessageId, group: str | None = None) -> None:
+        """Settle a delivery, or a message this manager holds for a group, as done."""
+        delivery = self._taken(message, group)
+        if await self.broker.settle([Ack(delivery.ack_id)]):
+            raise InvalidAckId(delivery.ack_id)
+
+    async def reject_message(
+        self,
+        message: Delivery | MessageId,
+        reason: str,
+        *,
+        requeue: bool = True,
+        group: str | None = None,
+    ) -> None:
+        """Settle it as failed: tried again as the retry policy says, or, without `requeue`, given up at once."""
+        delivery = self._taken(message, group)
+        error = RetryLater(reason) if requeue else Permanent(reason)
+        judgement = judge(
+            error,
+            failures=delivery.failures,
+            policy=delivery.open().retry_policy or self.settings.queue(delivery.queue).retry_policy_for(delivery.group),
+            now_ms=self._clock.now_ms(),
+            jitter=self._random.random(),
+        )
+        settlement = (
+            GiveUp(delivery.ack_id, judgement.kind, judgement.error)
+            if judgement.delay is None
+            else Retry(delivery.ack_id, judgement.delay, judgement.error)
+        )
+        if await self.broker.settle([settlement]):
+            raise InvalidAckId(delivery.ack_id)
+
+    def _taken(self, message: Delivery | MessageId, group: str | None) -> Delivery:
+        """Return the delivery meant, and no longer hold it."""
+        if isinstance(message, Delivery):
+            self._held.pop((message.message_id, message.group), None)
+            return message
+        found = [key for key in self._held if key[0] == message and group in (None, key[1])]
+        if len(found) != 1:
+            raise MessageNotHeld(message)
+        return self._held.pop(found[0])
+
+    def _forget_ended(self) -> None:
+        """Drop deliveries whose leases ended long ago: nobody settles them any more."""
+        before_ms = self._clock.now_ms() - milliseconds(MAX_LEASE)
+        for key in [key for key, delivery in self._held.items() if delivery.lease_until_ms < before_ms]:
+            del self._held[key]
+
+    # Consumers and workers
+
+    def consumer(
+        self,
+        *queues: str,
+        group: str = DEFAULT_GROUP,
+        concurrency: int | None = None,
+        lease: timedelta | None = None,
+        time_limit: timedelta | None = None,
+        retry_policy: RetryPolicy | None = None,
+        batch: int | None = None,
+        batch_timeout: timedelta | None = None,
+        types: Iterable[str] | None = None,
+        classify: Classifier | None = None,
+    ) -> Callable[[H], H]:
+        """Let the decorated function handle messages; what is not said here comes from the configuration."""
+
+        def register(handler: H) -> H:
+            names = tuple(QueueName(queue) for queue in queues)
+            configured = self._group(names[0], GroupName(group)) if names else self.settings.group(GroupName(group))
+            strict = self.settings.consumer.queue_order is QueueOrder.STRICT
+            ordered = sorted(names, key=lambda name: -self.settings.queue(name).spec.priority)
+            self._consumers.append(
+                Consumer(
+                    handler=handler,
+                    queues=tuple(ordered),
+                    group=GroupName(group),
+                    concurrency=concurrency or self.settings.consumer.max_concurrency,
+                    lease=lease or configured.lease,
+                    time_limit=time_limit or configured.processing_timeout,
+                    retry_policy=retry_policy,
+                    retry_policies=self._policies(ordered, GroupName(group)),
+                    weights=tuple(1 + self.settings.queue(name).spec.priority for name in ordered),
+                    strict=strict,
+                    batch=batch,
+                    batch_timeout=batch_timeout or configured.batch_timeout,
+                    types=frozenset(types) if types is not None else None,
+                    classify=classify,
+                    filters=self._filters(ordered, GroupName(group)),
+                    check=self.schemas.check,
+                )
+            )
+            return handler
+
+        return register
+
+    def register(self, consumer: QueueConsumer) -> None:
+        """Let a worker run a consumer of the class form."""
+        self.consumer(
+            *consumer.queues,
+            group=consumer.group,
+            concurrency=consumer.concurrency,
+            lease=consumer.lease,
+            time_limit=consumer.time_limit,
+            retry_policy=consumer.retry_policy,
+        )(consumer.process_message)
+
+    @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """What a worker runs."""
+        return tuple(self._consumers)
+
+    def worker(self, *, name: str | None = None, consumers: Iterable[Consumer] | None = None) -> Worker:
+        """Return a worker for the registered consumers."""
+        return Worker(
+            self.broker,
+            list(self._consumers if consumers is None else consumers),
+            name=name,
+            settings=WorkerSettings(
+                grace=self.settings.consumer.shutdown_grace,
+                heartbeat_interval=self.settings.consumer.heartbeat_interval,
+                breaker=self._breaker_rule(),
+            ),
+            metrics=self.metrics,
+            clock=self._clock,
+            random=self._random,
+        )
+
+    def _group(self, queue: QueueName, group: GroupName) -> GroupConfiguration:
+        known = {one.name: one for one in self.settings.queue(queue).groups}
+        return known.get(group) or self.settings.group(group)
+
+    def _policies(self, queues: Iterable[QueueName], group: GroupName) -> dict[QueueName, RetryPolicy]:
+        return {queue: self.settings.queue(queue).retry_policy_for(group) for queue in queues}
+
+    def _filters(self, queues: Iterable[QueueName], group: GroupName) -> dict[QueueName, Condition]:
+        found = {queue: filters_of(self.settings.queue(queue)).get(group) for queue in queues}
+        return {queue: condition for queue, condition in found.items() if condition is not None}
+
+    def _breaker_rule(self) -> BreakerRule:
+        breaker = self.settings.breaker
+        return BreakerRule(
+            failure_threshold=breaker.failure_threshold,
+            reset_timeout=breaker.reset_timeout,
+            half_open_probes=breaker.half_open_probes,
+        )

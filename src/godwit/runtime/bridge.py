@@ -1,0 +1,95 @@
+"""The one bridge from synchronous code to the manager: calls run in an event loop of their own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from godwit.core.errors import BrokerClosed
+
+T = TypeVar("T")
+
+
+class Manager(Protocol):
+    """What is bridged: it opens and closes, and its methods are found by name."""
+
+    async def __aenter__(self) -> object:
+        """Open it."""
+        ...
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close it."""
+        ...
+
+
+class SyncBridge:
+    """`mq.sync.enqueue(...)` is `await mq.enqueue(...)` for callers without an event loop.
+
+    The first call opens the manager in a thread; `close`, or the end of the process, closes it. A manager that is open
+    in an event loop of its own must be used from there.
+    """
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return the synchronous form of one of the manager's methods."""
+        method = getattr(self._manager, name)
+        if not asyncio.iscoroutinefunction(method):
+            raise AttributeError(f"{name!r} is not an asynchronous method of the manager; call it directly")
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self.run(method(*arguments, **options))
+
+        return call
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the bridge's loop and return its result."""
+        try:
+            loop = self._opened()
+        except BaseException:
+            coroutine.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+    def _opened(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._closed:
+                raise BrokerClosed("The manager's synchronous bridge")
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=loop.run_forever, name="godwit sync", daemon=True)
+                self._thread.start()
+                try:
+                    asyncio.run_coroutine_threadsafe(self._manager.__aenter__(), loop).result()
+                except BaseException:
+                    self._end(loop)
+                    raise
+                self._loop = loop
+                atexit.register(self.close)
+            return self._loop
+
+    def close(self) -> None:
+        """Close the manager and end the thread."""
+        with self._lock:
+            loop, self._loop, self._closed = self._loop, None, True
+            if loop is None:
+                return
+            atexit.unregister(self.close)
+            try:
+                asyncio.run_coroutine_threadsafe(self._manager.__aexit__(None, None, None), loop).result()
+            finally:
+                self._end(loop)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None:
+            self._thread.join()
+        loop.close()
