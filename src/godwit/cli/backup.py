@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from godwit.cli.exits import Exit
+from godwit.cli.opening import check_exists, sqlite_file
 from godwit.cli.options import DEFAULT_URL, Json, Url
+from godwit.cli.output import print_json, remarks
+from godwit.cli.queues import size
+from godwit.cli.values import Misuse, in_words
+
+EXAMPLES = """Examples:
+
+\b
+  godwit backup /var/backups/godwit-monday.db
+  godwit backup latest.db --force --url sqlite:////var/lib/app/godwit.db
+"""
 
 
 def backup(
-    target: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Where the copy goes; must not exist.", show_default=False)
-    ],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE when it exists.")] = False,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> Exit:
-    """Copy the broker's SQLite file while it is in use."""
-    raise NotImplementedError
+    """Copy the broker's SQLite file while others use it.
+
+    The copy is the file as of one moment, complete or not there at all; open it like any other with --url.
+    """
+    source = sqlite_file(url)
+    if source is None:
+        raise Misuse(f"{url!r} is not a SQLite file", "Back other brokers up with the tools of their servers.")
+    check_exists(url)
+    if target.exists() and not force:
+        raise Misuse(f"{str(target)!r} exists", "Name another file, or replace it with --force.")
+    from godwit.brokers.sqlite import backup as copy
+
+    began = time.monotonic()
+    copy(source, target)
+    written = target.stat().st_size
+    if as_json:
+        print_json({"source": str(source.absolute()), "target": str(target.absolute()), "bytes": written})
+    else:
+        took = in_words(timedelta(seconds=time.monotonic() - began))
+        remarks().print(f"{source} is saved in {target}: {size(written)} in {took}.", soft_wrap=True)
+    return Exit.OK
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Example:\n\n\b\n  godwit backup /var/backups/godwit-monday.db\n")(backup)
+    app.command(epilog=EXAMPLES)(backup)

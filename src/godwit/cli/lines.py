@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Self
 
 import msgspec
 
@@ -22,6 +22,12 @@ class Lines:
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._source.close()
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         self._source.seek(0)

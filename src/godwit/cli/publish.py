@@ -20,7 +20,7 @@ from godwit.cli.lines import Lines, lines_of, lines_of_stdin, payload
 from godwit.cli.opening import opened
 from godwit.cli.options import DEFAULT_URL, Json, Queue, Url
 from godwit.cli.output import counted, print_json, remarks
-from godwit.cli.values import duration, duration_or_instant, in_words, instant, pairs
+from godwit.cli.values import Misuse, duration, duration_or_instant, in_words, instant, pairs, whole
 from godwit.core.clock import utc_now
 from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidArgumentError, InvalidMessage, PartialPublish, QueueNotFound
@@ -89,7 +89,7 @@ def publish(  # the signature is the command line
     ] = None,
     type: Annotated[str, typer.Option("--type", "-t", metavar="NAME", help="What the message is.")] = "message",
     priority: Annotated[
-        int, typer.Option("--priority", "-p", metavar="0..100", help="The higher the sooner.", min=0, max=100)
+        int, typer.Option("--priority", "-p", parser=whole(0, 100), metavar="0..100", help="The higher the sooner.")
     ] = 50,
     key: Annotated[
         str | None, typer.Option("--key", metavar="TEXT", help="Ordering key: those that share it stay in order.")
@@ -130,7 +130,7 @@ def publish(  # the signature is the command line
     """
     now = utc_now()
     if delay is not None and at is not None:
-        raise typer.BadParameter("--delay and --at both say when. Give one of them.")
+        raise Misuse("--delay and --at both say when", "Give one of them.")
     due = now + delay if delay is not None else at
     end: Any = expires  # typer wants one plain type; the parser returns either of two
     form = Form(
@@ -147,9 +147,10 @@ def publish(  # the signature is the command line
     work = Publishing(form, url=url, declare=declare, as_json=as_json)
     if content is not None:
         if file is not None:
-            raise typer.BadParameter("PAYLOAD and --file both say what. Give one of them.")
+            raise Misuse("PAYLOAD and --file both say what to publish", "Give one of them.")
         return asyncio.run(work.one(payload(content, place="PAYLOAD")))
-    return asyncio.run(work.many(_lines(file)))
+    with _lines(file) as lines:
+        return asyncio.run(work.many(lines))
 
 
 def _lines(file: Path | None) -> Lines:
@@ -157,9 +158,9 @@ def _lines(file: Path | None) -> Lines:
         try:
             return lines_of(file)
         except OSError as error:
-            raise typer.BadParameter(f"{str(file)!r} cannot be read: {error.strerror}. Name a readable file.") from None
+            raise Misuse(f"{str(file)!r} cannot be read: {error.strerror}", "Name a readable file.") from None
     if file is None and sys.stdin.isatty():
-        raise typer.BadParameter("There is nothing to publish. Give a PAYLOAD, or --file, or pipe lines in.")
+        raise Misuse("There is nothing to publish", "Give a PAYLOAD, or --file, or pipe lines in.")
     return lines_of_stdin()
 
 

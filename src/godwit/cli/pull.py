@@ -18,7 +18,7 @@ from godwit.cli.opening import opened
 from godwit.cli.options import DEFAULT_URL, THIRTY_SECONDS, Group, Json, Lease, Queue, Url
 from godwit.cli.output import counted, print_json, remarks, results
 from godwit.cli.shown import document, show
-from godwit.cli.values import duration
+from godwit.cli.values import Misuse, duration, whole
 from godwit.core.names import DEFAULT_GROUP, group_name, queue_name
 
 ACKED: Final = "acked"
@@ -39,7 +39,9 @@ EXAMPLES = """Examples:
 def pull(
     queue: Queue,
     group: Group = DEFAULT_GROUP,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most so many.", min=1, max=MAX_PULL)] = 1,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", parser=whole(1, MAX_PULL), help="At most so many.")
+    ] = 1,
     wait: Annotated[
         timedelta,
         typer.Option(parser=duration, metavar="DURATION", help="Wait so long for the first.", show_default="0s"),
@@ -58,7 +60,7 @@ def pull(
     when there were none.
     """
     if ack and keep:
-        raise typer.BadParameter("--ack and --keep exclude each other. Give one of them.")
+        raise Misuse("--ack and --keep exclude each other", "Give one of them.")
     outcome = ACKED if ack else KEPT if keep else HANDED_BACK
 
     async def run() -> Exit:

@@ -19,7 +19,7 @@ from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
 from godwit.cli.options import DEFAULT_URL, Json, Url
 from godwit.cli.output import print_json, remarks, results
-from godwit.cli.values import duration
+from godwit.cli.values import duration, whole
 from godwit.core.errors import QueueNotFound
 from godwit.core.names import QueueName
 
@@ -42,7 +42,9 @@ def queues(
     every: Annotated[
         timedelta, typer.Option(parser=duration, metavar="DURATION", help="How often to look.", show_default="1s")
     ] = timedelta(seconds=1),
-    times: Annotated[int | None, typer.Option(metavar="N", help="Stop watching after so many looks.", min=1)] = None,
+    times: Annotated[
+        int | None, typer.Option(parser=whole(1, 1_000_000_000), metavar="N", help="Stop watching after so many looks.")
+    ] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> Exit:

@@ -14,15 +14,13 @@ from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
 from godwit.cli.options import DEFAULT_URL, Json, Url
 from godwit.cli.output import counted, print_json, remarks
-from godwit.cli.values import duration
+from godwit.cli.values import Misuse, duration
 from godwit.core.clock import utc_now
 from godwit.core.errors import InvalidAckId
 from godwit.core.failure import FailureKind, ProcessingError
 from godwit.core.names import AckId
 
-AckIds = Annotated[
-    list[str], typer.Argument(metavar="ACK_ID", help="As printed by pull --keep.", show_default=False)
-]
+AckIds = Annotated[list[str], typer.Argument(metavar="ACK_ID", help="As printed by pull --keep.", show_default=False)]
 
 
 def ack(ack_ids: AckIds, url: Url = DEFAULT_URL, as_json: Json = False) -> Exit:
@@ -48,7 +46,7 @@ def nack(
 ) -> Exit:
     """Refuse messages: to be tried again, given up, or handed back."""
     if dead and hand_back:
-        raise typer.BadParameter("--dead and --hand-back exclude each other. Give one of them.")
+        raise Misuse("--dead and --hand-back exclude each other", "Give one of them.")
     why = None if error is None else ProcessingError(message=error, retryable=not dead, timestamp=utc_now())
 
     def settlement(ack_id: AckId) -> Settlement:

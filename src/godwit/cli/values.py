@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-import msgspec
-import typer
+from godwit.core.errors import InvalidArgumentError
 
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "": 1.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
-_DURATION_FORMS = "Use a number with a unit: 500ms, 5s, 10m, 2h, 7d"
+_DURATION_FORMS: Final = "Use a number with a unit: 500ms, 5s, 10m, 2h, 7d."
+
+
+class Misuse(InvalidArgumentError):
+    """A command was called in a way that makes no sense."""
+
+    def __init__(self, fact: str, remedy: str) -> None:
+        self._fact, self._remedy = fact, remedy
+        super().__init__(fact, remedy)
+
+    @property
+    def fact(self) -> str:
+        return self._fact
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
 
 
 def duration(text: str | timedelta) -> timedelta:
@@ -20,11 +36,11 @@ def duration(text: str | timedelta) -> timedelta:
         return text
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise typer.BadParameter(f"{text!r} is not a duration. {_DURATION_FORMS}.")
+        raise Misuse(f"{text!r} is not a duration", _DURATION_FORMS)
     try:
         return timedelta(seconds=float(found[1]) * UNITS[found[2]])
     except OverflowError:
-        raise typer.BadParameter(f"{text!r} is longer than time lasts. {_DURATION_FORMS}.") from None
+        raise Misuse(f"{text!r} is longer than any time there is", _DURATION_FORMS) from None
 
 
 def instant(text: str | datetime) -> datetime:
@@ -34,10 +50,10 @@ def instant(text: str | datetime) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not an instant. Use ISO 8601, such as 2030-01-31T09:00:00Z.") from None
+        raise Misuse(f"{text!r} is not an instant", "Use ISO 8601, such as 2030-01-31T09:00:00Z.") from None
     if moment.utcoffset() is None:
-        raise typer.BadParameter(
-            f"{text!r} has no time zone. Add one: {text.strip()}Z for UTC, {text.strip()}+02:00 for an offset."
+        raise Misuse(
+            f"{text!r} has no time zone", f"Add one: {text.strip()}Z for UTC, {text.strip()}+02:00 for an offset."
         )
     return moment
 
@@ -49,19 +65,34 @@ def duration_or_instant(text: str | timedelta | datetime) -> timedelta | datetim
     return duration(text) if _DURATION.fullmatch(text.strip()) else instant(text)
 
 
+def whole(least: int, most: int) -> Callable[[str | int], int]:
+    """Return a reader of whole numbers within limits."""
+
+    def read(text: str | int) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise Misuse(f"{text!r} is out of range", f"Use a whole number from {least:,} to {most:,}.")
+        return number
+
+    return read
+
+
 def pairs(words: list[str]) -> dict[str, str]:
     """Read `KEY=VALUE` words."""
     read: dict[str, str] = {}
     for word in words:
         key, separator, value = word.partition("=")
         if not separator or not key:
-            raise typer.BadParameter(f"{word!r} is not KEY=VALUE. Write --attribute region=eu.")
+            raise Misuse(f"{word!r} is not KEY=VALUE", "Write it like region=eu.")
         read[key] = value
     return read
 
 
 def in_words(length: timedelta) -> str:
-    """Return a duration for a person: 350 ms, 4.2 s, 3 min, 5.0 h, 2.1 d."""
+    """Return a duration for a person: 350 ms, 4.2 s, 3.0 min, 5.0 h, 2.1 d."""
     seconds = length.total_seconds()
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -69,8 +100,3 @@ def in_words(length: timedelta) -> str:
         if seconds < size * 120:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds / 86_400:.1f} d"
-
-
-def as_json_text(value: object) -> str:
-    """Return a value as compact JSON."""
-    return msgspec.json.encode(value).decode()

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -20,6 +21,7 @@ from godwit.cli.demo.view import LiveView, PlainView, SilentView, reconciliation
 from godwit.cli.exits import Exit
 from godwit.cli.options import Json
 from godwit.cli.output import print_json, results
+from godwit.cli.values import Misuse, whole
 
 TITLE: Final = "Godwit demo: one SQLite file, real processes, one kill -9"
 FILE: Final = "godwit.db"
@@ -34,15 +36,17 @@ EXAMPLES = """Examples:
 
 
 def demo(
-    messages: Annotated[int, typer.Option(metavar="N", help="How many messages.", min=100, max=10_000_000)] = 4_000,
-    workers: Annotated[int, typer.Option(metavar="N", help="How many worker processes.", min=2, max=64)] = 4,
+    messages: Annotated[
+        int, typer.Option(parser=whole(100, 10_000_000), metavar="N", help="How many messages.")
+    ] = 4_000,
+    workers: Annotated[int, typer.Option(parser=whole(2, 64), metavar="N", help="How many worker processes.")] = 4,
     seed: Annotated[int, typer.Option(metavar="N", help="The same seed makes the same messages.")] = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the file and the records.")] = False,
     path: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Play in this new folder, and keep it.")] = None,
     sabotage: Annotated[bool, typer.Option("--sabotage", hidden=True)] = False,
     as_json: Json = False,
 ) -> Exit:
-    """Watch publishers and workers at work, see one of them killed, and check that nothing is lost.
+    """Watch Godwit at work: thousands of messages, one kill -9, none lost.
 
     Two publisher processes and several worker processes share a fresh SQLite file. Some handlings fail and are retried,
     some messages become dead letters, and one worker is killed with -9 while it holds messages. In the end the records
@@ -50,7 +54,7 @@ def demo(
     """
     folder = _folder(path)
     play = Play(
-        url=f"sqlite:///{folder / FILE}",
+        url=f"sqlite:///{quote(str(folder / FILE))}",
         folder=folder,
         messages=messages,
         workers=workers,
@@ -78,11 +82,9 @@ def _folder(path: Path | None) -> Path:
     try:
         path.mkdir(parents=True)
     except FileExistsError:
-        raise typer.BadParameter(
-            f"{str(path)!r} exists. Name a folder that does not, so that nothing is mixed."
-        ) from None
+        raise Misuse(f"{str(path)!r} exists", "Name a folder that does not, so that nothing is mixed.") from None
     except OSError as error:
-        raise typer.BadParameter(f"{str(path)!r} cannot be made: {error.strerror}. Name a writable place.") from None
+        raise Misuse(f"{str(path)!r} cannot be made: {error.strerror}", "Name a writable place.") from None
     return path.resolve()
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -53,19 +54,29 @@ class Player:
         """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM: finish what you have, and leave."""
+        self._process.terminate()
+
+    def wait_or_kill(self, seconds: float) -> None:
+        """Wait for its end, and bring it about when that takes too long."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
     def kill(self) -> None:
         """Kill it with signal 9."""
         self.killed = True
         self._process.kill()
         self._process.wait()
 
-    def stop(self, seconds: float = 5) -> None:
-        """Ask it to finish; kill it when it does not."""
-        if self.code is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+
+def stop_all(players: Iterable[Player], seconds: float = 5) -> None:
+    """Ask all that still run to finish; kill those that do not."""
+    running = [player for player in players if player.code is None]
+    for player in running:
+        player.ask_to_stop()
+    for player in running:
+        player.wait_or_kill(seconds)

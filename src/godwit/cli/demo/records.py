@@ -38,7 +38,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     url: str
-    record: Path
+    record: str
     number: int
     seed: int
     messages: int = 0
@@ -48,7 +48,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class Record:
     """A file that grows by lines; a line is on disk when `add` returns."""
 
-    def __init__(self, path: Path, *, forget: int = 0) -> None:
+    def __init__(self, path: str, *, forget: int = 0) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._count, self._forget = 0, forget
 
