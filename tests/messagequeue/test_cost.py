@@ -35,8 +35,10 @@ def one_message(queue: MessageQueue) -> None:
     queue.ack(pulled.ack_id)
 
 
-def test_publish_pull_and_ack_cost_the_same_with_many_messages_topics_and_subscriptions(queue: MessageQueue) -> None:
-    subscribe(queue, "sub", options=SubscriptionOptions(ack_deadline_seconds=600))
+def test_publish_pull_and_ack_cost_the_same_with_many_messages_keys_topics_and_subscriptions(
+    queue: MessageQueue,
+) -> None:
+    subscribe(queue, "sub", options=SubscriptionOptions(ack_deadline_seconds=600, message_ordering=True))
     one_message(queue)
     alone = function_calls(lambda: one_message(queue))
     for number in range(500):

@@ -143,6 +143,10 @@ async def test_one_thread_cleans_up_while_leases_exist_and_nobody_calls(clock: M
     await eventually(lambda: janitors() == 0, what="the end of the thread with its queue")
 
 
+def test_the_clean_up_thread_looks_every_60_seconds_unless_told(queue: MessageQueue) -> None:
+    assert queue._janitor._interval_seconds == 60
+
+
 async def test_the_clean_up_thread_keeps_no_forgotten_queue_alive() -> None:
     queue = MessageQueue(clean_up_every=OFTEN)
     subscribe(queue, "sub")
