@@ -1,0 +1,137 @@
+"""The limits of BR-017 and everything else a message can have wrong."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from godwit.core.envelope import (
+    MAX_ATTRIBUTE_KEY_BYTES,
+    MAX_ATTRIBUTE_VALUE_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_ORDERING_KEY_BYTES,
+    MAX_PAYLOAD_DEPTH,
+    seal,
+    seal_all,
+)
+from godwit.core.errors import InvalidArgumentError, InvalidMessage, InvalidName
+from godwit.core.message import Message, MessageMetadata, Routing, Scheduling
+from godwit.core.names import GroupName, MessageId, QueueName
+
+NAIVE = datetime(2026, 1, 1, 12)
+
+
+def message(**fields: Any) -> Message:
+    return Message(queue=QueueName("orders"), **fields)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        message(attributes={"k" * MAX_ATTRIBUTE_KEY_BYTES: "v" * MAX_ATTRIBUTE_VALUE_BYTES}),
+        message(attributes={"ä" * (MAX_ATTRIBUTE_KEY_BYTES // 2): "", "go": "", "Goog": ""}),
+        message(ordering_key="k" * MAX_ORDERING_KEY_BYTES),
+        message(payload=nested(MAX_PAYLOAD_DEPTH)),
+        message(payload=("tuples", "become", "lists")),
+        message(payload=2**70),
+        message(priority=0),
+        message(priority=100),
+        message(id=MessageId("x" * 255)),
+    ],
+    ids=lambda message: repr(message)[:40],
+)
+def test_what_is_exactly_at_a_limit_is_accepted(good: Message) -> None:
+    assert seal(good).queue == "orders"
+
+
+BAD: dict[str, tuple[Message, str]] = {
+    "empty attribute key": (message(attributes={"": "v"}), "attribute"),
+    "attribute key too long": (message(attributes={"k" * (MAX_ATTRIBUTE_KEY_BYTES + 1): "v"}), "attribute"),
+    "attribute key too long in bytes": (message(attributes={"ä" * 129: "v"}), "attribute"),
+    "attribute value too long": (message(attributes={"k": "v" * (MAX_ATTRIBUTE_VALUE_BYTES + 1)}), "attribute"),
+    "attribute value too long in bytes": (message(attributes={"k": "ä" * 513}), "attribute"),
+    "attribute value of another type": (message(attributes={"k": 1}), "attribute"),
+    "attribute key of another type": (message(attributes={1: "v"}), "attribute"),
+    "reserved attribute": (message(attributes={"goog": "v"}), "attribute"),
+    "reserved client attribute": (message(attributes={"googclient_schema": "v"}), "attribute"),
+    "header of another type": (message(metadata=MessageMetadata(headers={"k": None})), "header"),  # type: ignore[dict-item]
+    "empty ordering key": (message(ordering_key=""), "ordering_key"),
+    "ordering key too long": (message(ordering_key="k" * (MAX_ORDERING_KEY_BYTES + 1)), "ordering_key"),
+    "ordering key too long in bytes": (message(ordering_key="ä" * 513), "ordering_key"),
+    "payload of bytes": (message(payload=b"x"), "payload"),
+    "payload with a datetime": (message(payload={"at": [NAIVE]}), "payload.at[0]"),
+    "payload with a set": (message(payload={"a": {1}}), "payload.a"),
+    "not a number": (message(payload=[1, float("nan")]), "payload[1]"),
+    "infinity": (message(payload=float("inf")), "payload"),
+    "key that is no string": (message(payload={"a": {1: 2}}), "payload.a"),
+    "payload too deep": (message(payload=nested(MAX_PAYLOAD_DEPTH + 1)), "payload" + "[0]" * MAX_PAYLOAD_DEPTH),
+    "lone surrogate": (message(payload="\ud800"), "content"),
+    "number of too many digits": (message(payload=10**5_000), "content"),
+    "too large": (message(payload="x" * MAX_MESSAGE_BYTES), "size"),
+    "naive creation": (message(created_at=NAIVE), "created_at"),
+    "naive due time": (message(scheduling=Scheduling(deliver_at=NAIVE)), "deliver_at"),
+    "naive expiry": (message(expires_at=NAIVE), "expires_at"),
+    "expiry that is no time": (message(expires_at="tomorrow"), "expires_at"),
+    "negative priority": (message(priority=-1), "priority"),
+    "priority over 100": (message(priority=101), "priority"),
+    "priority that is no number": (message(priority="high"), "priority"),
+    "priority that is a bool": (message(priority=True), "priority"),
+    "no queue": (Message(), "queue"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_message_is_refused_naming_the_field(case: str) -> None:
+    bad, field = BAD[case]
+    with pytest.raises(InvalidMessage) as caught:
+        seal(bad)
+    assert caught.value.field == field
+    assert caught.value.code == 3
+    assert caught.value.fact
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        message(id=""),
+        message(id="x" * 256),
+        message(id="with space"),
+        message(id="ümlaut"),
+        message(id=7),
+        message(type=""),
+        message(type="x" * 101),
+        message(type="a\nb"),
+        Message(queue=QueueName("or ders")),
+        Message(queue=QueueName("{orders}")),
+        message(routing=Routing(consumer_group=GroupName(""))),
+    ],
+    ids=lambda bad: repr(bad)[:60],
+)
+def test_a_bad_name_is_refused(bad: Message) -> None:
+    with pytest.raises(InvalidName):
+        seal(bad)
+
+
+def test_a_batch_names_the_place_of_its_bad_message() -> None:
+    with pytest.raises(InvalidMessage, match="Message 1 of the batch") as caught:
+        seal_all([message(), message(payload=object()), message(payload=object())])
+    assert caught.value.index == 1
+
+
+def test_a_bad_name_in_a_batch_is_refused_too() -> None:
+    with pytest.raises(InvalidArgumentError):
+        seal_all([message(), message(id="")])
+
+
+def test_a_batch_of_nothing_is_nothing() -> None:
+    assert seal_all([]) == []
