@@ -39,6 +39,11 @@ class Breaker:
         self._failures = 0
         self._probes = 0
 
+    @property
+    def open_until_ms(self) -> int | None:
+        """When it may be tried again, or None while it is closed."""
+        return None if self.state.circuit is Circuit.CLOSED else self.state.until_ms
+
     async def refresh(self) -> None:
         """Learn what other processes decided."""
         if self._shared is None:

@@ -47,8 +47,8 @@ class Gate:
         if self.paused(place):
             return 0
         allowed = await self.breakers[place].admit()
-        if allowed is None:
-            return wanted
-        allowed = min(allowed, wanted)
-        self.breakers[place].begun(allowed)
-        return allowed
+        return wanted if allowed is None else min(allowed, wanted)
+
+    def begun(self, place: Place, count: int) -> None:
+        """Count what was pulled: of a half-open breaker these are the probes."""
+        self.breakers[place].begun(count)

@@ -89,6 +89,7 @@ class Puller:
             allowed = await self._gate.admit((queue, consumer.group), free) if free else 0
             if allowed:
                 deliveries = await self._pull(queue, allowed)
+                self._gate.begun((queue, consumer.group), len(deliveries))
                 took += len(deliveries)
                 free -= self._start(deliveries)
         if took:
@@ -153,6 +154,10 @@ class Puller:
         self._freed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("handling broke", consumer=self.consumer.name, exc_info=error)
+
+    def nudge(self) -> None:
+        """Look again at once."""
+        self._listener.wake()
 
     def stop(self) -> None:
         """Pull no more."""

@@ -158,6 +158,21 @@ class Worker:
             self._leave.set()
         self._stop.set()
 
+    def is_idle(self) -> bool:
+        """Say whether no handler runs and everything is settled."""
+        return not self._held and not any(puller.running for puller in self._pullers)
+
+    def held_back_until_ms(self) -> int | None:
+        """Return when an open breaker may be tried, or None when none is open."""
+        return min(
+            (until for breaker in self._gate.breakers.values() if (until := breaker.open_until_ms)), default=None
+        )
+
+    def nudge(self) -> None:
+        """Let every consumer look again at once: the clock was moved, or a pause was lifted."""
+        for puller in self._pullers:
+            puller.nudge()
+
     async def _regularly(self, step: Callable[[], Awaitable[object]], every: timedelta) -> None:
         """Repeat a step; all workers do so, a little apart, and doing it often changes nothing."""
         while True:

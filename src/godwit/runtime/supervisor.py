@@ -1,0 +1,89 @@
+"""Supervising worker processes: start them, restart the crashed, pass signals on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+RESTART_PAUSE: Final = 1.0
+"""Seconds before a child that died young is started again; it doubles up to the longest pause."""
+LONGEST_PAUSE: Final = 30.0
+SETTLED_AFTER: Final = 10.0
+
+log = structlog.get_logger()
+
+
+class Child:
+    """One supervised process and when it may be started again."""
+
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self._start = start
+        self._pause = RESTART_PAUSE
+        self.starts = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the process."""
+        self.process = self._start()
+        self.started = time.monotonic()
+        self.starts += 1
+        self.restart_at: float | None = None
+
+    def look(self, now: float) -> None:
+        """Notice a crash, and start again when it is time."""
+        if self.restart_at is not None:
+            if now >= self.restart_at:
+                self.begin()
+            return
+        code = self.process.poll()
+        if code is None:
+            return
+        if now - self.started > SETTLED_AFTER:
+            self._pause = RESTART_PAUSE
+        log.error("worker process died, starting it again", pid=self.process.pid, code=code, in_seconds=self._pause)
+        self.restart_at = now + self._pause
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+
+class Supervisor:
+    """Keeps `processes` copies of a command running until it is told to stop."""
+
+    def __init__(self, command: Sequence[str], processes: int, *, environment: dict[str, str] | None = None) -> None:
+        self._command = list(command)
+        self._environment = environment
+        self._count = processes
+        self._signals = 0
+        self.children: list[Child] = []
+
+    def run(self) -> int:
+        """Supervise; return the number of children that did not end well after the stop."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        self.children = [Child(self._start) for _ in range(self._count)]
+        while not self._signals:
+            self._tick()
+            time.sleep(0.1)
+        return self._finish()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # A group of its own: a Ctrl-C in the terminal reaches the children through us, once.
+        return subprocess.Popen(self._command, env=self._environment, start_new_session=True)  # noqa: S603
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for child in self.children:
+            child.look(now)
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        self._signals += 1
+        for child in self.children:
+            if child.process.poll() is None:
+                child.process.send_signal(number)
+
+    def _finish(self) -> int:
+        return sum(child.process.wait() not in {0, -signal.SIGTERM} for child in self.children)
