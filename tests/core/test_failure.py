@@ -19,8 +19,8 @@ from godwit.core.failure import (
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def error(text: str, **fields: str) -> ProcessingError:
-    return ProcessingError(message=text, timestamp=NOW, **fields)
+def error(text: str, traceback: str | None = None) -> ProcessingError:
+    return ProcessingError(message=text, timestamp=NOW, traceback=traceback)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from godwit.core.clock import ManualClock
 from godwit.core.errors import GodwitError, GroupNotFound, PartialPublish, QueueFull
-from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Projection
-from godwit.core.queues import GroupSpec, QueueSpec
 from tests.properties.lifecycle import LifecycleWatch
 from tests.properties.sides import BrokerSide, Side, state_of
 from tests.properties.strategies import (

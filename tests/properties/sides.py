@@ -1,7 +1,7 @@
 """The two sides of a comparison: the same steps in, the same plain values out.
 
-Ack ids, letter ids and epochs differ from broker to broker. A delivery is therefore known by its number (0, 1, 2, ... in
-the order of delivery), a dead letter by its address (queue, group, publish_seq).
+Ack ids, letter ids and epochs differ from broker to broker. A delivery is therefore known by its number (0, 1, 2, ...
+in the order of delivery), a dead letter by its address (queue, group, publish_seq).
 """
 
 from __future__ import annotations
