@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.envelope import Envelope
+from godwit.core.errors import StorageFull
 from godwit.core.names import MessageId
 from tests.conformance.harness import Q
 from tests.faults.record import Record, read
@@ -51,6 +53,12 @@ async def _publish(database: Path, record: Path, name: str, count: int, batch: i
             envelopes = [envelope(name, number) for number in range(first, min(first + batch, count))]
             receipts = await broker.publish(envelopes)
             seen.write(*(("accepted", receipt.id, receipt.fresh) for receipt in receipts))
+
+
+def publish_until_refused(database: Path, record: Path, *, name: str) -> None:
+    """Publish until there is no room left, writing down each message that was accepted."""
+    with suppress(StorageFull):
+        asyncio.run(_publish(database, record, name, 1_000_000, 50))
 
 
 def publish_and_die(database: Path, record: Path, *, times: int, at_once: int) -> None:
