@@ -11,7 +11,7 @@ from rich.table import Table
 
 from benchmarks.results import Report, number, save
 
-NAMES: Final = ("memory", "sqlite", "wake")
+NAMES: Final = ("memory", "producer", "sqlite", "wake")
 
 
 def show(found: Report, console: Console) -> None:
