@@ -21,7 +21,8 @@ class Url:
     @property
     def allowed(self) -> str:
         forms = [f"{scheme}://..." for scheme in self.schemes] or ["a URL such as sqlite:///godwit.db"]
-        return ", ".join(forms + (["host:port"] if self.bare else []))
+        forms += ["host:port"] if self.bare else []
+        return ", ".join(forms) + " (with / @ : in a password written %2F %40 %3A)"
 
     def read(self, raw: object) -> str:
         if not isinstance(raw, str) or not raw.strip() or any(letter.isspace() for letter in raw.strip()):

@@ -28,6 +28,9 @@ CONSUMER_PARTS: Final = (
 )
 """What a group takes from [consumer] when it says nothing itself."""
 
+TYPE_PARTS: Final = frozenset({"priority", "max_size", "ttl", *(key.name for key in RETRY_KEYS)})
+"""What a queue takes from [defaults] or its type when it says nothing itself."""
+
 
 class QueueReader:
     """Reads the queues of one document on top of settings that hold everything else; notes where values come from."""
@@ -172,10 +175,9 @@ class QueueReader:
                 raise ConfigurationError(where, f"dead letters go round: {circle}", "Let the last one have none.")
 
     def _note_queue(self, name: QueueName, type: QueueType, said: Mapping[str, Found]) -> None:
-        by_type = {"priority", "max_size", "ttl", *(key.name for key in RETRY_KEYS)}
         for key in QUEUE_KEYS:
             origin = self._settings.origins.get(f"defaults.{key}")
-            if origin is None and key in by_type:
+            if origin is None and key in TYPE_PARTS:
                 origin = f"type {type.value}"
             self._note(f"queues[{name}].{key}", said.get(key), origin)
 

@@ -49,8 +49,9 @@ class Document:
         try:
             self.tables: dict[str, Any] = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
+            # tomllib names the line, or the end of the document.
             line = re.search(r"line (\d+)", str(error))
-            where = f"{name}:{line[1]}" if line else name
+            where = f"{name}:{line[1] if line else text.count(chr(10)) + 1}"
             raise ConfigurationError(where, f"this is not TOML ({error})", "Correct the line.") from None
         self._lines = lines_of(text)
 
@@ -82,7 +83,8 @@ class Document:
             elif isinstance(raw, dict):
                 yield from self._pairs(raw, here, f"{name}.", keys, also)
             else:
-                raise ConfigurationError(self.where(here), f"{name} is {shown(raw)}", f"Write it as a table: [{name}].")
+                table_name = ".".join(part for part in here if isinstance(part, str))
+                raise ConfigurationError(self.where(here), f"{name} is {shown(raw)}", f"Write a table: [{table_name}].")
 
     def _value(self, key: Key, raw: object, path: Path) -> Found:
         try:
@@ -95,7 +97,7 @@ class Document:
 def read_document(file: FilePath) -> Document:
     """Return the document in a file."""
     try:
-        return Document(file.read_text(encoding="utf-8"), str(file))
+        return Document(file.read_text(encoding="utf-8-sig"), str(file))
     except UnicodeDecodeError as error:
         line = file.read_bytes()[: error.start].count(b"\n") + 1
         raise ConfigurationError(f"{file}:{line}", "this is not UTF-8", "Save the file as UTF-8.") from None
