@@ -13,7 +13,7 @@ VARIABLE = "GODWIT_FAULT"
 
 
 def killer(setting: str) -> Callable[[str], None]:
-    """Return the function that ends this process with SIGKILL at the point `setting` names, or one that does nothing."""
+    """Return the function that ends this process with SIGKILL at the point `setting` names, if it names one."""
     if not setting:
         return lambda _name: None
     wanted, _, passage = setting.partition(":")

@@ -1,25 +1,25 @@
-"""The async shell over one SQLite file: writes go to the writer thread, reads to a read-only connection, pulls may wait."""
+"""The async shell over one SQLite file: a thread writes, a read-only connection reads, pulls may wait."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote
 
-from godwit.brokers.arguments import check_pull, lease_ms
-from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, QueueStats, Receipt, Settlement
+from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
+from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.sqlite.connection import open_reader, translated
+from godwit.brokers.sqlite.listening import Listener, Listeners
 from godwit.brokers.sqlite.location import check_location
 from godwit.brokers.sqlite.ports import SqliteDeadLetters, SqliteJournal, SqliteShared
 from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.survey import stats
-from godwit.brokers.sqlite.waiters import Waiters
 from godwit.brokers.sqlite.wake import Bell
 from godwit.brokers.sqlite.work import Work
 from godwit.brokers.sqlite.writer import Step, Writer
@@ -36,8 +36,8 @@ SCHEME = "sqlite:///"
 class SqliteBroker:
     """A broker in one file, for any number of processes on one machine.
 
-    A publish is on the disk when it returns. A broker belongs to the process and the event loop it was opened in: after a
-    fork, open another one in the child.
+    A publish is on the disk when it returns. A broker belongs to the process and the event loop it was opened in:
+    after a fork, open another one in the child.
     """
 
     capabilities: frozenset[str] = frozenset()
@@ -117,16 +117,19 @@ class SqliteBroker:
                 committed=self._committed,
             )
             self._bell = Bell(Path(f"{self._path}.wake"))
-            self._waiters = Waiters(open_reader(self._path), self._clock, self._loop)
+            self._listeners = Listeners(open_reader(self._path), self._clock, self._loop)
             self._reader = open_reader(self._path)
             self._reader_runs = Runs(self._reader)
             self._readers = ThreadPoolExecutor(1, thread_name_prefix="godwit-sqlite-reader")
         except OSError as error:
             if writer is not None:
                 await writer.close()
-            remedy = "The directory must be writable: SQLite keeps files beside the database."
-            raise BrokerUnavailable(f"sqlite:///{self._path}", error.strerror or str(error), remedy) from error
+            raise self._unwritable(error) from error
         return writer
+
+    def _unwritable(self, error: OSError) -> BrokerUnavailable:
+        remedy = "The directory must be writable: SQLite keeps files beside the database."
+        return BrokerUnavailable(f"sqlite:///{self._path}", error.strerror or str(error), remedy)
 
     async def close(self) -> None:
         """End all waiting, finish what is queued, close the file."""
@@ -136,7 +139,7 @@ class SqliteBroker:
         writer = self._writer
         if writer is None or os.getpid() != self._pid:
             return
-        self._waiters.close()
+        self._listeners.close()
         await writer.close()
         self._bell.close(self._loop)
         await asyncio.to_thread(self._readers.shutdown)
@@ -150,7 +153,7 @@ class SqliteBroker:
 
     def _heard(self, names: set[str]) -> None:
         if not self._closed:
-            self._waiters.news(names)
+            self._listeners.news(names)
 
     # Ways in for this class and its side ports
 
@@ -217,25 +220,36 @@ class SqliteBroker:
             return engine.pull(queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes)
 
         writer = await self._opened()
-        if not wait:
-            return await self._pull(writer, step)
-        until = self._loop.time() + wait.total_seconds()
-        address = (queue, group)
-        found: list[Delivery] = []
-        self._waiters.attend(address)
-        try:
-            while not (found := await self._pull(writer, step)):
-                try:
-                    self._bell.listen(self._loop, self._heard)
-                except OSError as error:
-                    remedy = "The directory must be writable: SQLite keeps files beside the database."
-                    raise BrokerUnavailable(f"sqlite:///{self._path}", str(error), remedy) from error
-                if not await self._waiters.wait(address, until):
-                    break
-        finally:
-            if not self._closed:
-                self._waiters.leave(address, more=bool(found))
+        found = await self._pull(writer, step)
+        if not found and wait:
+            found = await self._pull_later(writer, step, (queue, group), wait)
+        if found:
+            self._listeners.check((queue, group))  # what is left behind is for others who wait
         return found
+
+    async def _pull_later(self, writer: Writer, step: Step, place: Place, wait: timedelta) -> list[Delivery]:
+        """Pull whenever something may be ready, until there is something or the time is up."""
+        until = self._loop.time() + wait.total_seconds()
+        listener = self.listen([place])
+        try:
+            while (left := until - self._loop.time()) > 0:
+                await listener.wait(timedelta(seconds=left))
+                listener.clear()
+                if found := await self._pull(writer, step):
+                    return found
+        finally:
+            listener.close()
+        return []
+
+    def listen(self, places: Sequence[Place]) -> Listener:
+        """Return a listener for these places; the broker must be open."""
+        if self._writer is None or self._closed:
+            raise BrokerClosed(f"The SQLite broker on {self._path}")
+        try:
+            self._bell.listen(self._loop, self._heard)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        return self._listeners.listen(places)
 
     async def _pull(self, writer: Writer, step: Step) -> list[Delivery]:
         """Pull once; what arrives when the caller is gone is handed back."""
@@ -249,6 +263,7 @@ class SqliteBroker:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid."""
+        check_settlements(settlements)
         refused: list[AckId] = await self.write("settle", lambda engine: engine.settle(settlements))
         return refused
 
@@ -256,6 +271,15 @@ class SqliteBroker:
         """Let leases end `lease` from now."""
         length_ms = lease_ms(lease)
         refused: list[AckId] = await self.write("extend", lambda engine: engine.extend(ack_ids, length_ms))
+        return refused
+
+    def extend_now(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+        """Extend from any thread, also while the event loop is busy."""
+        length_ms = lease_ms(lease)
+        writer = self._writer
+        if writer is None or self._closed:
+            raise BrokerClosed(f"The SQLite broker on {self._path}")
+        refused: list[AckId] = writer.do("extend", lambda engine: engine.extend(ack_ids, length_ms))
         return refused
 
     async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
@@ -269,4 +293,3 @@ class SqliteBroker:
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""
         return await self.read(stats)
-

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from godwit.brokers.sqlite import copies as places
 from godwit.brokers.sqlite.copies import BLOCKED, DELAYED, SELECT_WAITING, Copy
-from godwit.brokers.sqlite.leases import Lease, Pull, close_pulls, leases_of_pull, unlease
+from godwit.brokers.sqlite.leases import Block, Lease, blocks_of, unlease
 from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.runs import ID, KEY, TYPE
 from godwit.brokers.sqlite.work import Work
@@ -32,23 +31,16 @@ def look_after(work: Work, group: Group, now_ms: int) -> int:
     return changes
 
 
-def _pulls(work: Work, group: Group, condition: str, value: int) -> list[tuple[int, Pull]]:
-    rows = work.execute(
-        f"SELECT id, group_id, mark, worker, delivered_at FROM broker_pulls WHERE group_id = ? AND {condition}",  # noqa: S608
-        (group.id, value),
-    ).fetchall()
-    return [(row[0], Pull(row[1:])) for row in rows]
-
-
 def _forgive(work: Work, group: Group, gap_ms: int) -> int:
     """Nobody could take back or renew leases in the gap, so those shorter than it get one more length."""
     rows: list[tuple[Any, ...]] = []
-    for pull_id, pull in _pulls(work, group, "shortest < ?", gap_ms):
-        moved = [lease for lease in leases_of_pull(work, pull_id, pull) if lease.length < gap_ms]
-        for lease in moved:
-            lease.until += lease.length
-            rows.append((lease.message_id, lease.seq, lease.token, lease.until))
-        work.executemany("UPDATE broker_leases SET until = ? WHERE id = ?", [(lease.until, lease.id) for lease in moved])
+    for block in blocks_of(work, group, " AND shortest < ?", gap_ms):
+        for lease in block.open.values():
+            if lease.length < gap_ms:
+                lease.until += lease.length
+                rows.append((lease.message_id, lease.seq, block.token(lease), lease.until))
+        block.changed = True
+        block.save(work)
     if rows:
         rows.sort(key=lambda row: row[1])
         work.journal(group.queue, Event.LEASE_MOVED, group, None, rows)
@@ -59,10 +51,11 @@ def _take_back(work: Work, group: Group, now_ms: int) -> int:
     due = _end_due(work, group, now_ms)
     if not due:
         return 0
-    due.sort(key=lambda lease: (lease.until, lease.seq))
-    returned, dead = [], []
+    due.sort(key=lambda found: (found[1].until, found[1].seq))
+    returned: dict[str, list[tuple[Any, ...]]] = {}
+    dead: dict[str, list[tuple[Any, ...]]] = {}
     spec = group.spec
-    for lease in due:
+    for block, lease in due:
         unlease(group, lease)
         copy = lease.copy(group)
         copy.crashes += 1
@@ -70,33 +63,28 @@ def _take_back(work: Work, group: Group, now_ms: int) -> int:
         if poison or exhausted(group, copy):
             kind = FailureKind.POISON if poison else FailureKind.TRANSIENT
             places.bury(work, group, copy, kind, now_ms)
-            dead.append(end_row(lease, copy, now_ms, None, kind))
+            dead.setdefault(block.worker, []).append(end_row(block, lease, copy, now_ms, None, kind))
         else:
             delay_ms = milliseconds(spec.backoff.delay(attempt=copy.attempt)) if spec.backoff else 0
             places.give_back(work, group, copy, now_ms + delay_ms, now_ms)
-            returned.append((*end_row(lease, copy, now_ms, None, None), copy.ready_at))
-    for event, rows in ((Event.LEASE_EXPIRED, returned), (Event.DEAD_LETTERED, dead)):
-        if rows:
-            work.journal(group.queue, event, group, None, rows)
+            row = (*end_row(block, lease, copy, now_ms, None, None), copy.ready_at)
+            returned.setdefault(block.worker, []).append(row)
+    for event, by_worker in ((Event.LEASE_EXPIRED, returned), (Event.DEAD_LETTERED, dead)):
+        for worker, rows in by_worker.items():
+            work.journal(group.queue, event, group, worker, rows)
     return len(due)
 
 
-def _end_due(work: Work, group: Group, now_ms: int) -> list[Lease]:
-    """Delete leases past their deadline and return them; bring pulls that looked due up to date."""
-    due: list[Lease] = []
-    ended: Counter[int] = Counter()
-    for pull_id, pull in _pulls(work, group, "due <= ?", now_ms):
-        open_leases = leases_of_pull(work, pull_id, pull)
-        past = [lease for lease in open_leases if lease.until <= now_ms]
-        if past:
-            due += past
-            ended[pull_id] = len(past)
-        if len(past) < len(open_leases):
-            left = [lease for lease in open_leases if lease.until > now_ms]
-            earliest, shortest = min(lease.until for lease in left), min(lease.length for lease in left)
-            work.execute("UPDATE broker_pulls SET due = ?, shortest = ? WHERE id = ?", (earliest, shortest, pull_id))
-    work.executemany("DELETE FROM broker_leases WHERE id = ?", [(lease.id,) for lease in due])
-    close_pulls(work, ended.items())
+def _end_due(work: Work, group: Group, now_ms: int) -> list[tuple[Block, Lease]]:
+    """End leases past their deadline and return them."""
+    due: list[tuple[Block, Lease]] = []
+    for block in blocks_of(work, group, " AND due <= ?", now_ms):
+        past = [lease for lease in block.open.values() if lease.until <= now_ms]
+        for lease in past:
+            del block.open[lease.place]
+            due.append((block, lease))
+        block.changed = True
+        block.save(work)
     return due
 
 
@@ -136,12 +124,18 @@ def exhausted(group: Group, copy: Copy) -> bool:
 
 
 def end_row(
-    lease: Lease, copy: Copy, now_ms: int, run_ms: int | None, kind: FailureKind | None, fingerprint: str | None = None
+    block: Block,
+    lease: Lease,
+    copy: Copy,
+    now_ms: int,
+    run_ms: int | None,
+    kind: FailureKind | None,
+    fingerprint: str | None = None,
 ) -> tuple[Any, ...]:
     """Return the journal row of a lease's end other than an ack."""
     return (
-        lease.message_id, lease.seq, lease.token, copy.attempt, copy.failures, copy.crashes,
-        now_ms - lease.pull.delivered_at if run_ms is None else run_ms,
+        lease.message_id, lease.seq, block.token(lease), copy.attempt, copy.failures, copy.crashes,
+        now_ms - block.delivered_at if run_ms is None else run_ms,
         lease.type, lease.lane, lease.key, kind, fingerprint,
     )  # fmt: skip
 
@@ -150,7 +144,7 @@ def next_due(work: Work, group: Group) -> int | None:
     """Return when something may become ready by itself, or None."""
     times = []
     for counter, statement in (
-        (group.leased, "SELECT min(due) FROM broker_pulls WHERE group_id = ?"),
+        (group.leased, "SELECT min(due) FROM broker_leases WHERE group_id = ?"),
         (group.delayed, f"SELECT min(ord) FROM broker_waiting WHERE group_id = ? AND slot = {DELAYED}"),  # noqa: S608
         (group.expiring, "SELECT min(expiry) FROM broker_waiting WHERE group_id = ? AND expiry IS NOT NULL"),
     ):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from godwit.brokers.sqlite import copies as places
 from godwit.brokers.sqlite.copies import BLOCKED, SELECT_WAITING, Copy
 from godwit.brokers.sqlite.ids import places_of
-from godwit.brokers.sqlite.leases import PULL_BITS
+from godwit.brokers.sqlite.leases import blocks_of
 from godwit.brokers.sqlite.rows import ASIDE, TURN_BITS, Group
 from godwit.brokers.sqlite.runs import SEQ, SIZE
 from godwit.brokers.sqlite.work import Work
@@ -19,7 +19,7 @@ from godwit.core.names import GroupName, MessageId, QueueName
 class Cleared(NamedTuple):
     """How many copies were taken away; `seqs` holds the lowest and the highest publish_seq, perhaps more."""
 
-    count: int
+    copies: int
     seqs: list[int]
 
 
@@ -79,37 +79,36 @@ def purge(work: Work, name: QueueName, group_name: GroupName | None) -> int:
     groups = list(work.groups(queue).values()) if group_name is None else [work.group(queue, group_name)]
     for group in groups:
         cleared = clear_group(work, group, waiting_only=True)
-        work.journal(queue, Event.PURGED, group, None, [removal_row(*cleared)])
-        purged += cleared.count
+        if cleared.copies:
+            work.journal(queue, Event.PURGED, group, None, [removal_row(*cleared)])
+        purged += cleared.copies
     return purged
 
 
 def clear_group(work: Work, group: Group, *, waiting_only: bool) -> Cleared:
     """Take away all that waits, and unless `waiting_only` what is leased or dead too."""
-    seqs = _clear_rows(work, group, "broker_waiting", "group_id = ?", (group.id,))
+    seqs = _clear_rows(work, "broker_waiting", group)
     seqs += _clear_walk(work, group)
     count = group.ready + group.blocked + group.delayed
+    held = [lease for block in blocks_of(work, group) for lease in block.open.values()]
+    work.execute("DELETE FROM broker_heads WHERE group_id = ?", (group.id,))
     if waiting_only:
         # A key whose head is leased keeps it; the others have nothing left.
-        work.execute(
-            "DELETE FROM broker_heads WHERE group_id = ?1 AND key NOT IN (SELECT l.key FROM broker_pulls p JOIN broker_leases l "
-            "ON l.id >= p.id << ?2 AND l.id < (p.id + 1) << ?2 WHERE p.group_id = ?1 AND l.key IS NOT NULL)",
-            (group.id, PULL_BITS),
-        )
+        keys = [(group.id, lease.key) for lease in held if lease.key is not None and group.spec.message_ordering]
+        work.executemany("INSERT OR IGNORE INTO broker_heads VALUES (?, ?)", keys)
     else:
-        of_group = f"id >> {PULL_BITS} IN (SELECT id FROM broker_pulls WHERE group_id = ?)"
-        seqs += _clear_rows(work, group, "broker_leases", of_group, (group.id,))
-        seqs += _clear_rows(work, group, "broker_letters", "group_id = ?", (group.id,))
-        work.execute("DELETE FROM broker_pulls WHERE group_id = ?", (group.id,))
-        work.execute("DELETE FROM broker_heads WHERE group_id = ?", (group.id,))
+        seqs += [lease.seq for lease in held]
+        work.ended.update(Counter(lease.run for lease in held))
+        work.execute("DELETE FROM broker_leases WHERE group_id = ?", (group.id,))
+        seqs += _clear_rows(work, "broker_letters", group)
         count += group.leased + group.dead
     group.ready = group.blocked = group.delayed = group.explicit = group.expiring = group.skips = 0
     group.bytes = group.leased_bytes
     return Cleared(count, seqs)
 
 
-def _clear_rows(work: Work, group: Group, table: str, condition: str, values: tuple[int, ...]) -> list[int]:
-    rows = work.execute(f"DELETE FROM {table} WHERE {condition} RETURNING run, seq", values).fetchall()  # noqa: S608
+def _clear_rows(work: Work, table: str, group: Group) -> list[int]:
+    rows = work.execute(f"DELETE FROM {table} WHERE group_id = ? RETURNING run, seq", (group.id,)).fetchall()  # noqa: S608
     work.ended.update(Counter(run for run, _ in rows))
     return [seq for _, seq in rows]
 

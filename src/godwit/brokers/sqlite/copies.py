@@ -43,8 +43,8 @@ class Copy:
     """A message as one group has it, in a row of its own."""
 
     __slots__ = (
-        "attempt", "crashes", "errors", "expiry", "failures", "key", "lane", "ord", "ready_at", "returned", "run", "seq",
-        "size", "slot",
+        "attempt", "crashes", "errors", "expiry", "failures", "key", "lane", "ord", "ready_at", "returned", "run",
+        "seq", "size", "slot",
     )  # fmt: skip
 
     def __init__(self, row: tuple[Any, ...]) -> None:
@@ -112,7 +112,7 @@ def wait(work: Work, group: Group, copy: Copy, now_ms: int, turn: int | None = N
         _store(work, group, copy, LANE + copy.lane, group.queue.next_turn() if turn is None else turn)
 
 
-def _store(work: Work, group: Group, copy: Copy, slot: int, ord: int) -> None:  # noqa: A002
+def _store(work: Work, group: Group, copy: Copy, slot: int, ord: int) -> None:
     copy.slot, copy.ord = slot, ord
     if copy.expiry is not None:
         group.expiring += 1
@@ -167,13 +167,11 @@ def bury(work: Work, group: Group, copy: Copy, kind: FailureKind, now_ms: int, *
     store_alone(work, group, copy)
     group.letter_seq += 1
     group.dead += 1
-    work.execute(
-        INSERT_LETTER,
-        (
-            group.id, group.letter_seq, copy.run, copy.seq, copy.size, kind.value, now_ms, copy.ready_at, copy.attempt,
-            copy.failures, copy.crashes, copy.errors,
-        ),  # fmt: skip
-    )
+    values = (
+        group.id, group.letter_seq, copy.run, copy.seq, copy.size, kind.value, now_ms, copy.ready_at, copy.attempt,
+        copy.failures, copy.crashes, copy.errors,
+    )  # fmt: skip
+    work.execute(INSERT_LETTER, values)
 
 
 def store_alone(work: Work, group: Group, copy: Copy) -> None:

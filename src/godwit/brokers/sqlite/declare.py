@@ -35,10 +35,18 @@ def declare(work: Work, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
             change = "UPDATE broker_groups SET spec = ? WHERE queue_id = ? AND name = ?"
             work.execute(change, (encoded, queue.id, group.name))
         else:
-            work.execute(INSERT_GROUP, (queue.id, group.name, encoded, *new_group_values(queue, now_ms)))
+            values = new_group_values(queue, _former_letters(work, queue, group.name), now_ms)
+            work.execute(INSERT_GROUP, (queue.id, group.name, encoded, *values))
         work.reload(queue)
         if group.name not in known:
             work.journal(queue, Event.GROUP_CREATED, work.group(queue, group.name), None, [(encoded,)])
+
+
+def _former_letters(work: Work, queue: Queue, name: GroupName) -> int:
+    """Return how many dead letters a removed group of this name had."""
+    former = "SELECT seq FROM broker_letter_seqs WHERE shard_id = ? AND name = ?"
+    row = work.execute(former, (queue.shard_id, name)).fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 def _check_fixed(work: Work, queue: Queue, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
@@ -78,9 +86,11 @@ def remove(work: Work, name: QueueName, group_name: GroupName | None) -> None:
     count = 0
     for group in groups:
         cleared = clear_group(work, group, waiting_only=False)
-        count += cleared.count
+        count += cleared.copies
         seqs += cleared.seqs
         work.execute("DELETE FROM broker_groups WHERE id = ?", (group.id,))
+        former = (queue.shard_id, group.name, group.letter_seq)
+        work.execute("INSERT OR REPLACE INTO broker_letter_seqs VALUES (?, ?, ?)", former)
         work.drop_group(group)
     row = removal_row(count, seqs)
     work.ready.add(name)  # pulls that wait there end with an error

@@ -1,4 +1,4 @@
-"""Every step of the contract on one connection: synchronous, with an injected clock, inside the caller's transaction."""
+"""Every step of the contract on one connection: synchronous, with an injected clock, in the caller's transaction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The writers' lock: a queue of processes in the kernel, which lets go when its holder dies.
 
-Two bytes of the file are locked. Whoever wants byte 0 first takes byte 1, the gate, and keeps it until he has byte 0: so
-a writer that lets go and wants again at once finds the gate taken by the one who waited, and cannot starve him.
+Two bytes of the file are locked. Whoever wants byte 0 first takes byte 1, the gate, and keeps it until he has byte 0:
+so a writer that lets go and wants again at once finds the gate taken by the one who waited, and cannot starve him.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _OPEN: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """A forked child shares the open file and would keep the lock alive after its parent's death."""
+    """Let go in a forked child: it shares the open file and would keep the lock alive after its parent's death."""
     for lock in list(_OPEN):
         lock.close()
 

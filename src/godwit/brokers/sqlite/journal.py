@@ -112,7 +112,8 @@ def commit(work: Work, reader: str, shard: str, position: Position) -> None:
 def committed(connection: sqlite3.Connection, reader: str) -> Mapping[str, Position]:
     """Return how far `reader` has got."""
     rows = connection.execute(
-        "SELECT s.name, s.epoch, r.seq FROM broker_readers r JOIN broker_shards s ON s.id = r.shard_id WHERE r.reader = ?",
+        "SELECT s.name, s.epoch, r.seq FROM broker_readers r JOIN broker_shards s ON s.id = r.shard_id "
+        "WHERE r.reader = ?",
         (reader,),
     )
     return {name: Position(epoch, seq) for name, epoch, seq in rows}

@@ -1,143 +1,137 @@
-"""Leases as rows: one per delivery, and one row per pull that bounds when any of its leases ends."""
+"""Leases: those given out together lie in one row, a block, which shrinks as they end.
+
+A row per lease would cost two changes of an index per message; a block costs two per pull.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
+
+import msgspec
 
 from godwit.brokers.sqlite.copies import Copy
 from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.work import Work
 
-PULL_BITS: Final = 14
+BLOCK_BITS: Final = 7
+BLOCK_LEASES: Final = 100
+"""Leases in a block at most: what has to be written when one of them ends."""
 MARK_LENGTH: Final = 6
 
-LEASE_COLUMNS: Final = (
-    "id, run, seq, message_id, type, lane, key, size, attempt, failures, crashes, ready_at, expiry, errors, until, length"
+COLUMNS: Final = "id, group_id, mark, worker, delivered_at, leases"
+INSERT_BLOCK: Final = (
+    "INSERT INTO broker_leases (group_id, mark, worker, delivered_at, due, shortest, leases) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-INSERT_LEASE: Final = f"INSERT INTO broker_leases VALUES ({', '.join('?' * 16)})"
-INSERT_PULL: Final = (
-    "INSERT INTO broker_pulls (group_id, mark, worker, delivered_at, due, shortest, open) VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
-SELECT_PULL: Final = "SELECT group_id, mark, worker, delivered_at FROM broker_pulls WHERE id = ?"
-SELECT_OF_PULL: Final = f"SELECT {LEASE_COLUMNS} FROM broker_leases WHERE id >= ? AND id < ?"  # noqa: S608
-END_LEASES: Final = (
-    f"DELETE FROM broker_leases WHERE id IN (SELECT value FROM json_each(?)) RETURNING {LEASE_COLUMNS}"  # noqa: S608
-)
-FIND_LEASES: Final = f"SELECT {LEASE_COLUMNS} FROM broker_leases WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
+UPDATE_BLOCK: Final = "UPDATE broker_leases SET due = ?, shortest = ?, leases = ? WHERE id = ?"
+SELECT_BLOCK: Final = f"SELECT {COLUMNS} FROM broker_leases WHERE id = ?"  # noqa: S608
+SELECT_OF_GROUP: Final = f"SELECT {COLUMNS} FROM broker_leases WHERE group_id = ?"  # noqa: S608
 
 
-class Pull:
-    """Whose leases these are."""
-
-    __slots__ = ("delivered_at", "group_id", "mark", "worker")
-
-    def __init__(self, row: tuple[Any, ...]) -> None:
-        self.group_id: int
-        self.mark: str
-        self.worker: str
-        self.delivered_at: int
-        self.group_id, self.mark, self.worker, self.delivered_at = row
-
-
-class Lease:
+class Lease(msgspec.Struct, array_like=True, gc=False):
     """One delivery that is not settled yet."""
 
-    __slots__ = (
-        "attempt", "crashes", "errors", "expiry", "failures", "id", "key", "lane", "length", "message_id", "pull",
-        "ready_at", "run", "seq", "size", "token", "type", "until",
-    )  # fmt: skip
-
-    def __init__(self, row: tuple[Any, ...], pull: Pull) -> None:
-        self.id: int
-        self.run: int
-        self.seq: int
-        self.message_id: str
-        self.type: str
-        self.lane: int
-        self.key: str | None
-        self.size: int
-        self.attempt: int
-        self.failures: int
-        self.crashes: int
-        self.ready_at: int
-        self.expiry: int | None
-        self.errors: bytes | None
-        self.until: int
-        self.length: int
-        (
-            self.id, self.run, self.seq, self.message_id, self.type, self.lane, self.key, self.size, self.attempt,
-            self.failures, self.crashes, self.ready_at, self.expiry, self.errors, self.until, self.length,
-        ) = row  # fmt: skip
-        self.pull = pull
-        self.token = f"{pull.mark}{self.id:x}"
+    place: int
+    run: int
+    seq: int
+    message_id: str
+    type: str
+    lane: int
+    key: str | None
+    size: int
+    attempt: int
+    failures: int
+    crashes: int
+    ready_at: int
+    expiry: int | None
+    errors: bytes | None
+    until: int
+    length: int
 
     def copy(self, group: Group) -> Copy:
         """Return the copy it holds; its key counts when the group keeps order."""
         key = self.key if group.spec.message_ordering else None
-        return Copy((
-            0, 0, self.seq, self.run, self.lane, key, self.size, self.attempt, self.failures, self.crashes,
-            self.ready_at, self.expiry, 1, self.errors,
-        ))  # fmt: skip
+        return Copy(
+            (
+                *(0, 0, self.seq, self.run, self.lane, key, self.size, self.attempt, self.failures, self.crashes),
+                *(self.ready_at, self.expiry, 1, self.errors),
+            )
+        )
 
 
-def lease_number(token: str) -> int | None:
-    """Return the number in a token, or None when it cannot be one of ours."""
-    try:
-        number = int(token[MARK_LENGTH:], 16)
-    except ValueError:
-        return None
-    return number if 0 < number < 1 << 63 else None
+encode_leases = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Lease]).decode
 
 
-def find_leases(work: Work, tokens: dict[str, Group], *, end: bool) -> dict[tuple[int, str], Lease]:
-    """Return (and with `end` delete) open leases by group and token; unknown tokens are not in the answer.
+class Block:
+    """Leases of one pull that are still open, by their place in it."""
 
-    `tokens` maps `<group id>:<token>` to the group, so that a token is only good for the group it was given in.
-    """
-    pulls: dict[int, Pull | None] = {}
-    numbers: dict[int, str] = {}
-    for address, group in tokens.items():
-        token = address.partition(":")[2]
-        number = lease_number(token)
-        if number is None:
-            continue
-        pull_id = number >> PULL_BITS
-        if pull_id not in pulls:
-            row = work.execute(SELECT_PULL, (pull_id,)).fetchone()
-            pulls[pull_id] = Pull(row) if row is not None else None
-        pull = pulls[pull_id]
-        if pull is not None and pull.group_id == group.id and f"{pull.mark}{number:x}" == token:
-            numbers[number] = token
-    if not numbers:
-        return {}
-    found: dict[tuple[int, str], Lease] = {}
-    ended: Counter[int] = Counter()
-    for row in work.execute(END_LEASES if end else FIND_LEASES, (str(list(numbers)),)).fetchall():
-        pull_id = row[0] >> PULL_BITS
-        pull = pulls[pull_id]
-        if pull is not None:
-            lease = Lease(row, pull)
-            found[pull.group_id, lease.token] = lease
-            ended[pull_id] += 1
-    if end:
-        close_pulls(work, ended.items())
-    return found
+    __slots__ = ("changed", "delivered_at", "group_id", "id", "mark", "open", "worker")
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        self.id: int
+        self.group_id: int
+        self.mark: str
+        self.worker: str
+        self.delivered_at: int
+        self.id, self.group_id, self.mark, self.worker, self.delivered_at, leases = row
+        self.open: dict[int, Lease] = {lease.place: lease for lease in _decode(leases)}
+        self.changed = False
+
+    def token(self, lease: Lease) -> str:
+        """Return what follows the group's prefix in the lease's ack id."""
+        return f"{self.mark}{self.id << BLOCK_BITS | lease.place:x}"
+
+    def save(self, work: Work) -> None:
+        """Write what is left of it."""
+        if not self.changed:
+            return
+        left = list(self.open.values())
+        if left:
+            due, shortest = min(lease.until for lease in left), min(lease.length for lease in left)
+            work.execute(UPDATE_BLOCK, (due, shortest, encode_leases(left), self.id))
+        else:
+            work.execute("DELETE FROM broker_leases WHERE id = ?", (self.id,))
 
 
-def close_pulls(work: Work, ended: Iterable[tuple[int, int]]) -> None:
-    """Count ended leases out of their pulls, and delete pulls without any."""
-    for pull_id, count in ended:
-        left = work.execute("UPDATE broker_pulls SET open = open - ? WHERE id = ? RETURNING open", (count, pull_id)).fetchall()
-        if left == [(0,)]:
-            work.execute("DELETE FROM broker_pulls WHERE id = ?", (pull_id,))
+class Blocks:
+    """The blocks a step touches."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._loaded: dict[int, Block | None] = {}
+
+    def find(self, group: Group, token: str) -> tuple[Block, Lease] | None:
+        """Return the open lease a token stands for in a group."""
+        try:
+            number = int(token[MARK_LENGTH:], 16)
+        except ValueError:
+            return None
+        block_id = number >> BLOCK_BITS
+        if block_id in self._loaded:
+            block = self._loaded[block_id]
+        else:
+            row = None
+            if 0 < block_id < 1 << 56:
+                row = self._work.execute(SELECT_BLOCK, (block_id,)).fetchone()
+            block = self._loaded[block_id] = Block(row) if row is not None else None
+        if block is None or block.group_id != group.id:
+            return None
+        lease = block.open.get(number & (1 << BLOCK_BITS) - 1)
+        # Written as we write it: int() would also read other spellings of the number.
+        return (block, lease) if lease is not None and token == f"{block.mark}{number:x}" else None
+
+    def save(self) -> None:
+        """Write back what changed."""
+        for block in self._loaded.values():
+            if block is not None:
+                block.save(self._work)
 
 
-def leases_of_pull(work: Work, pull_id: int, pull: Pull) -> list[Lease]:
-    """Return the open leases of one pull."""
-    rows = work.execute(SELECT_OF_PULL, (pull_id << PULL_BITS, (pull_id + 1) << PULL_BITS)).fetchall()
-    return [Lease(row, pull) for row in rows]
+def blocks_of(work: Work, group: Group, condition: str = "", *values: int) -> Iterable[Block]:
+    """Return the blocks of a group, or some of them."""
+    return [Block(row) for row in work.execute(SELECT_OF_GROUP + condition, (group.id, *values)).fetchall()]
 
 
 def unlease(group: Group, lease: Lease) -> None:

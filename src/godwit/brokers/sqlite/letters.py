@@ -55,9 +55,7 @@ def page(
     sources = [queue for queue in work.queues() if name in (queue.name, queue.spec.dead_letter_queue)]
     if not sources:
         raise QueueNotFound(name, work.queue_names())
-    groups = [
-        group for queue in sources for group in work.groups(queue).values() if group_name in (None, group.name)
-    ]
+    groups = [group for queue in sources for group in work.groups(queue).values() if group_name in (None, group.name)]
     found: list[DeadLetter] = []
     for group in sorted(groups, key=lambda group: group.ack_prefix):
         if after is not None and f"{group.ack_prefix}\x7f" < after:
@@ -99,7 +97,11 @@ def _find(work: Work, letter_ids: Sequence[LetterId]) -> tuple[Found, list[Lette
     for letter_id in letter_ids:
         group, rest = work.addressed(letter_id)
         number = int(rest) if rest.isdecimal() and rest.isascii() and len(rest) <= 18 else 0  # noqa: PLR2004
-        row = work.execute(f"{SELECT_LETTERS} AND number = ?", (group.id, number)).fetchone() if group is not None else None
+        row = (
+            work.execute(f"{SELECT_LETTERS} AND number = ?", (group.id, number)).fetchone()
+            if group is not None
+            else None
+        )
         if group is None or row is None or number in found.get(group.id, (group, {}))[1]:
             unknown.append(letter_id)
         else:

@@ -33,7 +33,14 @@ class Plan:
     """The runs of one chunk, with turns and publish_seqs given."""
 
     def __init__(
-        self, queue: Queue, groups: list[Group], fresh: Sequence[Envelope], drops: Drops, now_ms: int, *, moved: bool = False
+        self,
+        queue: Queue,
+        groups: list[Group],
+        fresh: Sequence[Envelope],
+        drops: Drops,
+        now_ms: int,
+        *,
+        moved: bool = False,
     ) -> None:
         self.turn, self.seq = queue.turn, queue.publish_seq
         self.runs: list[Run] = []

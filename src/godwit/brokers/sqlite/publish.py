@@ -78,9 +78,7 @@ def accept(work: Work, queue: Queue, chunk: Sequence[Envelope], *, moved: bool =
     return _answer_duplicates(work, queue, chunk, fresh)
 
 
-def _answer_duplicates(
-    work: Work, queue: Queue, chunk: Sequence[Envelope], fresh: Sequence[Envelope]
-) -> list[Receipt]:
+def _answer_duplicates(work: Work, queue: Queue, chunk: Sequence[Envelope], fresh: Sequence[Envelope]) -> list[Receipt]:
     accepted = set(map(id, fresh))
     receipts = []
     for envelope in chunk:
@@ -174,7 +172,17 @@ def _journal_arrivals(work: Work, queue: Queue, group: Group, plan: Plan, copy: 
     lane = group.ordered_lane if group.spec.message_ordering else None
     for event in (Event.ENQUEUED, Event.SCHEDULED):
         runs = [run for run in plan.runs if run.later == (event is Event.SCHEDULED)]
-        recipe = (event, queue.name, group.name, group.depth, copy, copies, lane, [run.last for run in runs], list(dropped))
+        recipe = (
+            event,
+            queue.name,
+            group.name,
+            group.depth,
+            copy,
+            copies,
+            lane,
+            [run.last for run in runs],
+            list(dropped),
+        )
         if not runs:
             continue
         if queue.keeps_body:

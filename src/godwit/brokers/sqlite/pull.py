@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from godwit.brokers.contract import Delivery
 from godwit.brokers.sqlite.care import look_after
 from godwit.brokers.sqlite.copies import AGAIN, DELETE_WAITING, LANE, SELECT_WAITING, Copy, decode_errors
-from godwit.brokers.sqlite.leases import INSERT_LEASE, INSERT_PULL, MARK_LENGTH, PULL_BITS
+from godwit.brokers.sqlite.leases import BLOCK_BITS, BLOCK_LEASES, INSERT_BLOCK, MARK_LENGTH, encode_leases
 from godwit.brokers.sqlite.rows import Group, Queue
-from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, ID, KEY, SIZE, TYPE, Message, envelope_of
+from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, ID, KEY, SIZE, TYPE, Message
 from godwit.brokers.sqlite.work import Work
+from godwit.core.envelope import Envelope
 from godwit.core.journal import Event
 from godwit.core.names import AckId, GroupName, QueueName
 from godwit.core.queues import LOWEST_FIRST_EVERY
@@ -103,8 +105,8 @@ def _within(group: Group, found: Iterator[Taken], limit: int, max_bytes: int | N
     """Stop at `limit`, and before what would exceed the call's or the group's byte limits."""
     flow_bytes = group.spec.flow_control.max_bytes
     bounded = max_bytes is not None or flow_bytes is not None
-    count = total = 0
-    for one in found:
+    total = 0
+    for count, one in enumerate(islice(found, limit)):
         if bounded:
             size = one[1][SIZE]
             if max_bytes is not None and count and total + size > max_bytes:
@@ -112,10 +114,7 @@ def _within(group: Group, found: Iterator[Taken], limit: int, max_bytes: int | N
             if flow_bytes is not None and (group.leased or count) and group.leased_bytes + total + size > flow_bytes:
                 return
             total += size
-        count += 1
         yield one
-        if count == limit:
-            return
 
 
 def _withdraw(work: Work, group: Group, taken: list[Taken]) -> None:
@@ -139,50 +138,67 @@ def _lease(
     work: Work, queue: Queue, group: Group, taken: list[Taken], worker: str, lease_ms: int, now_ms: int
 ) -> list[Delivery]:
     until = now_ms + lease_ms
-    mark = secrets.token_hex(MARK_LENGTH // 2)
-    opened = work.execute(INSERT_PULL, (group.id, mark, worker, now_ms, until, lease_ms, len(taken)))
-    number = (opened.lastrowid or 0) << PULL_BITS
-    prefix, name, group_name = group.ack_prefix, queue.name, group.name
     deliveries: list[Delivery] = []
-    leases: list[tuple[Any, ...]] = []
     rows: list[tuple[Any, ...]] = []
-    size = 0
-    for run, message, copy, _ in taken:
-        id, type, key = message[ID], message[TYPE], message[KEY]  # noqa: A001
+    for start in range(0, len(taken), BLOCK_LEASES):
+        block = taken[start : start + BLOCK_LEASES]
+        leases = [_lease_of(place, one, until, lease_ms) for place, one in enumerate(block)]
+        mark = secrets.token_hex(MARK_LENGTH // 2)
+        stored = work.execute(INSERT_BLOCK, (group.id, mark, worker, now_ms, until, lease_ms, encode_leases(leases)))
+        number = (stored.lastrowid or 0) << BLOCK_BITS
+        _describe(group, block, leases, mark, number, now_ms, deliveries, rows)
+    group.leased += len(taken)
+    group.leased_bytes += sum(message[SIZE] for _, message, _, _ in taken)
+    group.pulls += 1
+    work.journal(queue, Event.DELIVERED, group, worker, rows)
+    return deliveries
+
+
+def _lease_of(place: int, one: Taken, until: int, lease_ms: int) -> tuple[Any, ...]:
+    """Return a new lease as it is stored."""
+    run, message, copy, _ = one
+    if copy is None:
         seq, ready_at, lane, expiry = message[ENVELOPE_FIELDS:]
-        attempt = failures = crashes = 0
-        errors = None
-        if copy is not None:
-            attempt, failures, crashes, errors = copy.attempt, copy.failures, copy.crashes, copy.errors
-            ready_at, lane, expiry = copy.ready_at, copy.lane, copy.expiry
-        attempt += 1
-        token = f"{mark}{number:x}"
-        size += message[SIZE]
+        return (
+            place, run, seq, message[ID], message[TYPE], lane, message[KEY], message[SIZE], 1, 0, 0, ready_at, expiry,
+            None, until, lease_ms,
+        )  # fmt: skip
+    return (
+        place, run, copy.seq, message[ID], message[TYPE], copy.lane, message[KEY], message[SIZE], copy.attempt + 1,
+        copy.failures, copy.crashes, copy.ready_at, copy.expiry, copy.errors, until, lease_ms,
+    )  # fmt: skip
+
+
+def _describe(
+    group: Group,
+    block: list[Taken],
+    leases: list[tuple[Any, ...]],
+    mark: str,
+    number: int,
+    now_ms: int,
+    deliveries: list[Delivery],
+    rows: list[tuple[Any, ...]],
+) -> None:
+    """Add what the worker and the journal are told of new leases."""
+    prefix, name, group_name = group.ack_prefix, group.queue.name, group.name
+    for one, lease in zip(block, leases, strict=True):
+        place, _, seq, id, type, lane, key, _, attempt, failures, crashes, ready_at, _, errors, until, _ = lease  # noqa: A001
+        token = f"{mark}{number + place:x}"
+        history = decode_errors(errors) if errors is not None else ()
         deliveries.append(
             Delivery(
                 AckId(prefix + token),
                 name,
                 group_name,
-                envelope_of(message),
+                Envelope(*one[1][:ENVELOPE_FIELDS]),
                 seq,
                 attempt,
                 failures,
                 crashes,
-                decode_errors(errors) if errors is not None else (),
+                history,
                 ready_at,
                 now_ms,
                 until,
             )
         )
-        leases.append((
-            number, run, seq, id, type, lane, key, message[SIZE], attempt, failures, crashes, ready_at, expiry, errors,
-            until, lease_ms,
-        ))  # fmt: skip
         rows.append((id, seq, token, attempt, failures, crashes, until, now_ms - ready_at, type, lane, key))
-        number += 1
-    work.executemany(INSERT_LEASE, leases)
-    group.leased += len(taken)
-    group.leased_bytes += size
-    group.pulls += 1
-    work.journal(queue, Event.DELIVERED, group, worker, rows)
-    return deliveries

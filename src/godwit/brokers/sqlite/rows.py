@@ -24,8 +24,8 @@ UPDATE_QUEUE: Final = "UPDATE broker_queues SET turn = ?, published = ?, duplica
 UPDATE_SHARD: Final = "UPDATE broker_shards SET seq = ?, at = ?, publish_seq = ?, bytes = ? WHERE id = ?"
 
 _COUNTERS: Final = (
-    "lane0", "lane1", "lane2", "lane3", "ready", "explicit", "skips", "blocked", "delayed", "expiring", "leased", "dead",
-    "bytes", "leased_bytes", "dropped", "letter_seq", "pulls", "looked_at",
+    "lane0", "lane1", "lane2", "lane3", "ready", "explicit", "skips", "blocked", "delayed", "expiring", "leased",
+    "dead", "bytes", "leased_bytes", "dropped", "letter_seq", "pulls", "looked_at",
 )  # fmt: skip
 SELECT_GROUPS: Final = f"SELECT id, queue_id, name, spec, {', '.join(_COUNTERS)} FROM broker_groups"  # noqa: S608
 UPDATE_GROUP: Final = f"UPDATE broker_groups SET {', '.join(f'{name} = ?' for name in _COUNTERS)} WHERE id = ?"  # noqa: S608
@@ -81,7 +81,7 @@ class Queue:
         return self.spec.journal_body is not JournalBody.OFF
 
     def floor(self, part: int) -> int:
-        """The run key below all runs of a part."""
+        """Return the run key below all runs of a part."""
         return (self.id << PART_BITS | part) << TURN_BITS
 
     def next_turn(self) -> int:
@@ -105,7 +105,8 @@ class Group:
 
     __slots__ = (
         "ack_prefix", "blocked", "bytes", "cursors", "dead", "delayed", "dropped", "expiring", "explicit", "id",
-        "leased", "leased_bytes", "letter_seq", "looked_at", "name", "pulls", "queue", "ready", "saved", "skips", "spec",
+        "leased", "leased_bytes", "letter_seq", "looked_at", "name", "pulls", "queue", "ready", "saved", "skips",
+        "spec",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, row: tuple[Any, ...]) -> None:
@@ -149,11 +150,12 @@ class Group:
     def values(self) -> tuple[int, ...]:
         """What `UPDATE_GROUP` writes."""
         return (
-            *self.cursors, self.ready, self.explicit, self.skips, self.blocked, self.delayed, self.expiring, self.leased,
-            self.dead, self.bytes, self.leased_bytes, self.dropped, self.letter_seq, self.pulls, self.looked_at, self.id,
+            *self.cursors, self.ready, self.explicit, self.skips, self.blocked, self.delayed, self.expiring,
+            self.leased, self.dead, self.bytes, self.leased_bytes, self.dropped, self.letter_seq, self.pulls,
+            self.looked_at, self.id,
         )  # fmt: skip
 
 
-def new_group_values(queue: Queue, now_ms: int) -> tuple[int, ...]:
+def new_group_values(queue: Queue, letter_seq: int, now_ms: int) -> tuple[int, ...]:
     """Return the counters of a group that begins after everything published so far."""
-    return (queue.turn,) * 4 + (0,) * (len(_COUNTERS) - 5) + (now_ms,)
+    return (*(queue.turn,) * 4, *(0,) * (len(_COUNTERS) - 7), letter_seq, 0, now_ms)

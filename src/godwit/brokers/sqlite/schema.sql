@@ -15,6 +15,14 @@ CREATE TABLE broker_shards (
     dropped INTEGER NOT NULL
 ) STRICT;
 
+-- How many dead letters removed groups had: their ids are not used again.
+CREATE TABLE broker_letter_seqs (
+    shard_id INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (shard_id, name)
+) STRICT, WITHOUT ROWID;
+
 -- AUTOINCREMENT: runs that only the journal still needs outlive their queue, so its number must not come back.
 CREATE TABLE broker_queues (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -121,8 +129,8 @@ CREATE TABLE broker_heads (
     PRIMARY KEY (group_id, key)
 ) STRICT, WITHOUT ROWID;
 
--- One row per pull. No lease of it ends before `due` or is shorter than `shortest`; both may be too early.
-CREATE TABLE broker_pulls (
+-- What was given out together and is not settled: at most 100 leases a row, MessagePack.
+CREATE TABLE broker_leases (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     group_id INTEGER NOT NULL,
     mark TEXT NOT NULL,
@@ -130,30 +138,10 @@ CREATE TABLE broker_pulls (
     delivered_at INTEGER NOT NULL,
     due INTEGER NOT NULL,
     shortest INTEGER NOT NULL,
-    open INTEGER NOT NULL
+    leases BLOB NOT NULL
 ) STRICT;
-CREATE INDEX broker_pulls_by_due ON broker_pulls (group_id, due);
-CREATE INDEX broker_pulls_by_length ON broker_pulls (group_id, shortest);
-
--- id: pull << 14 | place in the pull.
-CREATE TABLE broker_leases (
-    id INTEGER PRIMARY KEY,
-    run INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    message_id TEXT NOT NULL,
-    type TEXT NOT NULL,
-    lane INTEGER NOT NULL,
-    key TEXT,
-    size INTEGER NOT NULL,
-    attempt INTEGER NOT NULL,
-    failures INTEGER NOT NULL,
-    crashes INTEGER NOT NULL,
-    ready_at INTEGER NOT NULL,
-    expiry INTEGER,
-    errors BLOB,
-    until INTEGER NOT NULL,
-    length INTEGER NOT NULL
-) STRICT;
+CREATE INDEX broker_leases_by_due ON broker_leases (group_id, due);
+CREATE INDEX broker_leases_by_length ON broker_leases (group_id, shortest);
 
 CREATE TABLE broker_letters (
     group_id INTEGER NOT NULL,

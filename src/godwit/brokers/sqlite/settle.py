@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Retry, Settlement
-from godwit.brokers.sqlite import copies as places
 from godwit.brokers.sqlite.care import end_row, exhausted
-from godwit.brokers.sqlite.copies import decode_errors, encode_errors
-from godwit.brokers.sqlite.leases import PULL_BITS, Lease, find_leases
+from godwit.brokers.sqlite.copies import bury, decode_errors, encode_errors, give_back, release_key
+from godwit.brokers.sqlite.leases import Block, Blocks, Lease
 from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.work import Work
 from godwit.core.clock import milliseconds
@@ -24,76 +23,91 @@ LONGEST_TOKEN = 64
 
 def settle(work: Work, settlements: Sequence[Settlement]) -> list[AckId]:
     """End leases in the order given; return the ack ids that were not, or no longer, valid."""
-    addresses, found = _find(work, [settlement.ack_id for settlement in settlements], end=True)
+    addresses = Addresses(work)
     groups: dict[int, Group] = {}
     rows: dict[Transition, list[tuple[Any, ...]]] = {}
     refused: list[AckId] = []
     ended = work.ended
+    group_id, worker, acked = 0, "", list[tuple[Any, ...]]()
     for settlement in settlements:
-        address = addresses.get(settlement.ack_id)
-        lease = found.pop((address[0].id, address[1]), None) if address is not None else None
-        if address is None or lease is None:
+        found = addresses.find(settlement.ack_id)
+        if found is None:
             refused.append(settlement.ack_id)
             continue
-        group = address[0]
-        worker = lease.pull.worker
-        if group.id not in groups:
-            groups[group.id] = group
-            work.now(group.queue)
-        acked = rows.setdefault((group.id, Event.ACKED, worker), [])
+        group, token, block, lease = found
+        if group.id != group_id or block.worker != worker:
+            group_id, worker = group.id, block.worker
+            acked = rows.setdefault((group_id, Event.ACKED, worker), [])
+            if group_id not in groups:
+                groups[group_id] = group
+                _begin(work, group)
+        del block.open[lease.place]
+        block.changed = True
         group.leased -= 1
         group.leased_bytes -= lease.size
         if type(settlement) is Ack:
             group.bytes -= lease.size
             ended[lease.run] += 1
             if lease.key is not None and group.spec.message_ordering:
-                places.release_key(work, group, lease.key, group.queue.at)
-            run_ms = group.queue.at - lease.pull.delivered_at if settlement.run_ms is None else settlement.run_ms
+                release_key(work, group, lease.key, group.queue.at)
+            run_ms = group.queue.at - block.delivered_at if settlement.run_ms is None else settlement.run_ms
             row = (
-                lease.message_id, lease.seq, lease.token, lease.attempt, lease.failures, lease.crashes, run_ms,
+                lease.message_id, lease.seq, token, lease.attempt, lease.failures, lease.crashes, run_ms,
                 lease.type, lease.lane, lease.key,
             )  # fmt: skip
             acked.append(row if settlement.result is None else (*row, settlement.result))
-        else:
-            event, row = _refusal(work, group, settlement, lease, group.queue.at)
-            rows.setdefault((group.id, event, worker), []).append(row)
-    for (group_id, event, worker), made in rows.items():
+        elif not isinstance(settlement, Ack):
+            event, ending = _refusal(work, group, settlement, block, lease)
+            rows.setdefault((group_id, event, worker), []).append(ending)
+    addresses.blocks.save()
+    for (number, event, name), made in rows.items():
         if made:
-            work.journal(groups[group_id].queue, event, groups[group_id], worker, made)
+            work.journal(groups[number].queue, event, groups[number], name, made)
     _journal_refused(work, refused)
     return refused
 
 
-def _find(
-    work: Work, ack_ids: Iterable[AckId], *, end: bool
-) -> tuple[dict[AckId, tuple[Group, str]], dict[tuple[int, str], Lease]]:
-    """Return what the ack ids of declared groups address, and those of their leases that are open."""
-    by_prefix: dict[str, Group | None] = {}
-    addresses: dict[AckId, tuple[Group, str]] = {}
-    tokens: dict[str, Group] = {}
-    for ack_id in ack_ids:
+def _begin(work: Work, group: Group) -> None:
+    work.now(group.queue)
+    flow = group.spec.flow_control
+    if flow.max_messages is not None or flow.max_bytes is not None:
+        work.ready.add(group.queue.name)  # what is settled makes room
+
+
+class Addresses:
+    """The way from ack ids to leases; groups and blocks are loaded once."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._groups: dict[str, Group | None] = {}
+        self.blocks = Blocks(work)
+
+    def find(self, ack_id: AckId) -> tuple[Group, str, Block, Lease] | None:
+        """Return what an ack id stands for, or None when it is not, or no longer, valid."""
         prefix, _, token = ack_id.rpartition("#")
-        if prefix not in by_prefix:
-            group, rest = work.addressed(ack_id)
+        if prefix in self._groups:
+            group = self._groups[prefix]
+        else:
+            group, _ = self._work.addressed(ack_id)
             # Another partition, or a stray '#', is no way to write an ack id of ours.
-            by_prefix[prefix] = group if group is not None and group.ack_prefix + rest == ack_id else None
-        group = by_prefix[prefix]
-        if group is not None:
-            addresses[ack_id] = (group, token)
-            tokens[f"{group.id}:{token}"] = group
-    return addresses, find_leases(work, tokens, end=end)
+            if group is not None and group.ack_prefix != f"{prefix}#":
+                group = None
+            self._groups[prefix] = group
+        found = self.blocks.find(group, token) if group is not None else None
+        return (group, token, *found) if group is not None and found is not None else None
 
 
 def _refusal(
-    work: Work, group: Group, settlement: Retry | GiveUp | HandBack, lease: Lease, now_ms: int
+    work: Work, group: Group, settlement: Retry | GiveUp | HandBack, block: Block, lease: Lease
 ) -> tuple[Event, tuple[Any, ...]]:
     """Carry out anything but an ack."""
     copy = lease.copy(group)
+    now_ms = group.queue.at
     match settlement:
         case HandBack():
             copy.attempt -= 1
-            places.give_back(work, group, copy, now_ms, now_ms)
-            return Event.HANDED_BACK, (*end_row(lease, copy, now_ms, None, None), now_ms)
+            give_back(work, group, copy, now_ms, now_ms)
+            return Event.HANDED_BACK, (*end_row(block, lease, copy, now_ms, None, None), now_ms)
         case Retry() | GiveUp():
             error = settlement.error
             fingerprint = error.fingerprint if error is not None else None
@@ -101,41 +115,34 @@ def _refusal(
             if error is not None:
                 copy.errors = encode_errors(remembered(decode_errors(copy.errors), error))
             if isinstance(settlement, Retry) and not exhausted(group, copy):
-                places.give_back(work, group, copy, now_ms + milliseconds(settlement.delay), now_ms)
-                row = end_row(lease, copy, now_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint)
+                give_back(work, group, copy, now_ms + milliseconds(settlement.delay), now_ms)
+                row = end_row(block, lease, copy, now_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint)
                 return Event.NACKED, (*row, copy.ready_at)
             kind = FailureKind.TRANSIENT if isinstance(settlement, Retry) else settlement.kind
-            places.bury(work, group, copy, kind, now_ms)
-            return Event.DEAD_LETTERED, end_row(lease, copy, now_ms, settlement.run_ms, kind, fingerprint)
+            bury(work, group, copy, kind, now_ms)
+            return Event.DEAD_LETTERED, end_row(block, lease, copy, now_ms, settlement.run_ms, kind, fingerprint)
         case _:
             assert_never(settlement)
 
 
 def extend(work: Work, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
     """Let leases end `lease_ms` from now; return the ack ids refused."""
-    addresses, found = _find(work, ack_ids, end=False)
+    addresses = Addresses(work)
     rows: dict[tuple[int, str], list[tuple[Any, ...]]] = {}
     groups: dict[int, Group] = {}
     refused: list[AckId] = []
-    changed: list[tuple[int, int, int]] = []
-    due: dict[int, int] = {}
     for ack_id in ack_ids:
-        address = addresses.get(ack_id)
-        lease = found.get((address[0].id, address[1])) if address is not None else None
-        if address is None or lease is None:
+        found = addresses.find(ack_id)
+        if found is None:
             refused.append(ack_id)
             continue
-        group = groups[address[0].id] = address[0]
-        until = work.now(group.queue) + lease_ms
-        changed.append((until, lease_ms, lease.id))
-        due[lease.id >> PULL_BITS] = until
-        row = (lease.message_id, lease.seq, lease.token, until)
-        rows.setdefault((group.id, lease.pull.worker), []).append(row)
-    work.executemany("UPDATE broker_leases SET until = ?, length = ? WHERE id = ?", changed)
-    work.executemany(
-        "UPDATE broker_pulls SET due = min(due, ?), shortest = min(shortest, ?) WHERE id = ?",
-        [(until, lease_ms, pull_id) for pull_id, until in due.items()],
-    )
+        group, token, block, lease = found
+        groups[group.id] = group
+        lease.until, lease.length = work.now(group.queue) + lease_ms, lease_ms
+        block.changed = True
+        row = (lease.message_id, lease.seq, token, lease.until)
+        rows.setdefault((group.id, block.worker), []).append(row)
+    addresses.blocks.save()
     for (group_id, worker), made in rows.items():
         work.journal(groups[group_id].queue, Event.EXTENDED, groups[group_id], worker, made)
     _journal_refused(work, refused)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from godwit.brokers.contract import GroupStats, QueueStats, Snapshot
 from godwit.brokers.sqlite.care import next_due
 from godwit.brokers.sqlite.copies import SELECT_WAITING, Copy
-from godwit.brokers.sqlite.leases import Pull, leases_of_pull
+from godwit.brokers.sqlite.leases import blocks_of
 from godwit.brokers.sqlite.pull import walk
 from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.runs import ID, READY_AT, SEQ
@@ -50,9 +50,9 @@ def _group_stats(spec: QueueSpec, group: Group) -> GroupStats:
 
 
 class Outlook(NamedTuple):
-    """What a waiting pull can expect: something now, something at a time, and when to say that it still waits."""
+    """What a waiting pull can expect: how much now, something at a time, and when to say that it still waits."""
 
-    ready: bool
+    ready: int
     due_ms: int | None
     renew_ms: int | None
 
@@ -61,13 +61,13 @@ def outlook(work: Work, name: QueueName, group_name: GroupName) -> Outlook:
     """Say whether a pull would find something now, or from when on."""
     group = work.group(work.queue(name), group_name)
     flow = group.spec.flow_control.max_messages
-    room = flow is None or group.leased < flow
+    ready = group.ready if flow is None else min(group.ready, max(0, flow - group.leased))
     renew_ms = None
     if group.leased and group.spec.forgive_outages:
-        shortest = "SELECT min(shortest) FROM broker_pulls WHERE group_id = ?"
+        shortest = "SELECT min(shortest) FROM broker_leases WHERE group_id = ?"
         (length,) = work.execute(shortest, (group.id,)).fetchone()
         renew_ms = group.looked_at + max(1, length // 2)
-    return Outlook(bool(group.ready) and room, next_due(work, group), renew_ms)
+    return Outlook(ready, next_due(work, group), renew_ms)
 
 
 def snapshot(work: Work, name: QueueName) -> Snapshot:
@@ -114,7 +114,6 @@ def _state(work: Work, group: Group, copy: Copy, state: str) -> CopyState:
 
 
 def _leased(work: Work, group: Group) -> list[CopyState]:
-    pulls = "SELECT id, group_id, mark, worker, delivered_at FROM broker_pulls WHERE group_id = ?"
     return [
         CopyState(
             queue=group.queue.name,
@@ -123,14 +122,14 @@ def _leased(work: Work, group: Group) -> list[CopyState]:
             message_id=lease.message_id,
             state="leased",
             ready_at=lease.ready_at,
-            delivery_id=lease.token,
+            delivery_id=block.token(lease),
             lease_until=lease.until,
             attempt=lease.attempt,
             failures=lease.failures,
             crashes=lease.crashes,
         )
-        for row in work.execute(pulls, (group.id,)).fetchall()
-        for lease in leases_of_pull(work, row[0], Pull(row[1:]))
+        for block in blocks_of(work, group)
+        for lease in block.open.values()
     ]
 
 

@@ -60,16 +60,15 @@ class Bell:
                 self._sender.sendto(text, self._path(name))
             except (ConnectionRefusedError, FileNotFoundError):
                 with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=self._directory)  # noqa: PTH108 (its process is gone)
+                    os.unlink(name, dir_fd=self._directory)
             except OSError:
                 continue  # its buffer is full: it has been rung, and looks by itself every moment
 
     def _listening(self) -> list[str]:
         changed = os.fstat(self._directory).st_mtime_ns
         if changed != self._listed:
-            self._others = [
-                name for name in os.listdir(self._directory) if name.endswith(SUFFIX) and name != self._name
-            ]
+            names = os.listdir(self._directory)  # noqa: PTH208 (by descriptor: the path may be too long)
+            self._others = [name for name in names if name.endswith(SUFFIX) and name != self._name]
             settled = time.time_ns() - changed > SETTLED_SECONDS * 1e9
             self._listed = changed if settled else -1
         return self._others
@@ -81,6 +80,6 @@ class Bell:
             self._receiver.close()
             self._receiver = None
             with contextlib.suppress(OSError):
-                os.unlink(self._name, dir_fd=self._directory)  # noqa: PTH108
+                os.unlink(self._name, dir_fd=self._directory)
         self._sender.close()
         os.close(self._directory)

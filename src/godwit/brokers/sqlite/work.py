@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from godwit.brokers.sqlite.rows import (
+    PART_BITS,
     SELECT_GROUPS,
     SELECT_QUEUES,
     TURN_BITS,
-    PART_BITS,
     UPDATE_GROUP,
     UPDATE_QUEUE,
     UPDATE_SHARD,
@@ -24,7 +24,7 @@ from godwit.brokers.sqlite.runs import Runs
 from godwit.core.clock import Clock
 from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal import Event, Row, encode_chunk
-from godwit.core.names import GroupName, QueueName
+from godwit.core.names import GroupName
 
 _encode = msgspec.msgpack.Encoder().encode
 SHARD_BITS = TURN_BITS + PART_BITS

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future as ThreadFuture
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,13 @@ class Call:
     __slots__ = ("abandoned", "deadline", "durable", "error", "future", "lost", "name", "result", "step")
 
     def __init__(
-        self, name: str, step: Step, future: asyncio.Future[Any], *, durable: bool, lost: Callable[[Any], None] | None
+        self,
+        name: str,
+        step: Step,
+        future: asyncio.Future[Any] | ThreadFuture[Any],
+        *,
+        durable: bool,
+        lost: Callable[[Any], None] | None,
     ) -> None:
         self.name = name
         self.step = step
@@ -112,6 +119,12 @@ class Writer:
         if waiting:
             self._timer = self._loop.call_at(waiting[0].deadline, self._give_up)
 
+    def _answer_waiting(self, calls: list[Call]) -> None:
+        self._answer([call for call in calls if isinstance(call.future, asyncio.Future)])
+        waiting = self._waiting
+        while waiting and waiting[0].future.done():
+            waiting.popleft()
+
     def _answer(self, calls: list[Call]) -> None:
         for call in calls:
             future = call.future
@@ -122,9 +135,19 @@ class Writer:
                 future.set_exception(call.error)
             else:
                 future.set_result(call.result)
-        waiting = self._waiting
-        while waiting and waiting[0].future.done():
-            waiting.popleft()
+
+    def do(self, name: str, step: Step) -> Any:
+        """Carry out a step for a caller in any other thread."""
+        if self._closed:
+            raise BrokerClosed(f"The SQLite broker on {self._path}")
+        future: ThreadFuture[Any] = ThreadFuture()
+        call = Call(name, step, future, durable=False, lost=None)
+        self._calls.put(call)
+        try:
+            return future.result(self._busy_seconds)
+        except TimeoutError:
+            call.abandoned = True
+            raise BrokerBusy(name, self._busy_seconds) from None
 
     async def close(self) -> None:
         """Finish what is queued, then close the file."""
@@ -165,8 +188,9 @@ class Writer:
                         one.error = error
             self._committed(self._engine.ready)
             self._engine.ready = set()
+            self._answer([call for call in calls if isinstance(call.future, ThreadFuture)])
             try:
-                self._loop.call_soon_threadsafe(self._answer, calls)
+                self._loop.call_soon_threadsafe(self._answer_waiting, calls)
             except RuntimeError:  # the loop is closed: nobody waits
                 return
 
@@ -202,12 +226,15 @@ class Writer:
             execute("BEGIN IMMEDIATE")
             for call in calls:
                 self._call(call, alone=alone)
-                if not self._connection.in_transaction:
-                    raise call.error or sqlite3.OperationalError("the transaction is gone")
+                if not self._connection.in_transaction:  # SQLite rolls back by itself when the disk is full
+                    break
             reach("sqlite.before_commit")
             if alone and calls[0].error is not None:
                 self._roll_back()
                 return True
+            if not self._connection.in_transaction:
+                self._engine.rolled_back()
+                return alone
             execute("COMMIT")
             reach("sqlite.after_commit")
         except Exception as error:  # noqa: BLE001

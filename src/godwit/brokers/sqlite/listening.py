@@ -1,0 +1,213 @@
+"""Waiting for something to pull: one timer and one socket per process, however many wait.
+
+Whatever may have made something ready leads to `_check`, which only reads, and wakes as many as there are messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from godwit.brokers.contract import Place
+from godwit.brokers.sqlite.runs import Runs
+from godwit.brokers.sqlite.survey import Outlook, outlook
+from godwit.brokers.sqlite.work import Work
+from godwit.core.clock import Clock
+from godwit.core.errors import GodwitError
+
+LOOK_SECONDS: Final = 0.25
+"""How often to ask the file whether anybody wrote: for wake-ups that got lost, and for clocks that jump."""
+
+
+class Spot:
+    """Those who listen at one place, and when something is due there."""
+
+    __slots__ = ("due_ms", "listeners")
+
+    def __init__(self) -> None:
+        self.listeners: dict[Listener, None] = {}
+        self.due_ms: int | None = None
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether anybody waits here now."""
+        return any(listener.waits for listener in self.listeners)
+
+
+class Listeners:
+    """Who listens where, in one broker."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._runs = Runs(connection)
+        self._clock = clock
+        self._loop = loop
+        self._spots: dict[Place, Spot] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._seen = -1
+        self._closed = False
+
+    def listen(self, places: Sequence[Place]) -> Listener:
+        """Return a listener for several places."""
+        listener = Listener(self, places)
+        for place in listener.places:
+            self._spots.setdefault(place, Spot()).listeners[listener] = None
+        return listener
+
+    def forget(self, listener: Listener) -> None:
+        """Take a listener off."""
+        for place in listener.places:
+            spot = self._spots.get(place)
+            if spot is not None:
+                spot.listeners.pop(listener, None)
+                if not spot.listeners:
+                    del self._spots[place]
+
+    def news(self, queues: Iterable[str]) -> None:
+        """Look at the places of these queues: something may be ready there."""
+        names = set(queues)
+        for place in [place for place in self._spots if place[0] in names]:
+            self.check(place)
+
+    def check(self, place: Place) -> None:
+        """Wake as many of those who listen at a place as there are messages for them."""
+        spot = self._spots.get(place)
+        if spot is None or self._closed:
+            return
+        if not spot.waited_for:
+            self._wake(spot, 0)
+            return
+        try:
+            found = self._outlook(place)
+        except (GodwitError, sqlite3.Error):
+            self._wake(spot, len(spot.listeners))  # their pulls will say what is wrong
+            return
+        spot.due_ms = min((time for time in (found.due_ms, found.renew_ms) if time is not None), default=None)
+        due = spot.due_ms is not None and spot.due_ms <= self._clock.now_ms()
+        if due:
+            spot.due_ms = None  # the pull that follows brings it up to date
+        if found.ready or due:
+            self._wake(spot, found.ready or 1)
+        self._start()
+
+    def _outlook(self, place: Place) -> Outlook:
+        self._connection.execute("BEGIN")
+        try:
+            return outlook(Work(self._connection, self._runs, self._clock, {}), *place)
+        finally:
+            self._connection.execute("COMMIT")
+
+    def _wake(self, spot: Spot, count: int) -> None:
+        """Wake those who have waited longest; those who do not wait are only told."""
+        for listener in list(spot.listeners):
+            if not listener.waits:
+                listener.wake()
+            elif count:
+                count -= 1
+                # To the end of the line: the next message is for somebody else.
+                del spot.listeners[listener]
+                spot.listeners[listener] = None
+                listener.wake()
+
+    # The timer
+
+    def _start(self) -> None:
+        """Set the timer to the next moment something is due, or to the next look at the file."""
+        if self._closed:
+            return
+        now_ms = self._clock.now_ms()
+        delay = LOOK_SECONDS
+        for spot in self._spots.values():
+            if spot.due_ms is not None:
+                delay = min(delay, max(0.001, (spot.due_ms - now_ms) / 1000))
+        when = self._loop.time() + delay
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        """Check places where something is due, and all when somebody has written."""
+        self._timer = None
+        waited_for = [(place, spot) for place, spot in self._spots.items() if spot.waited_for]
+        if not waited_for:
+            return
+        changed = self._file_changed()
+        now_ms = self._clock.now_ms()
+        for place, spot in waited_for:
+            if changed or (spot.due_ms is not None and spot.due_ms <= now_ms):
+                self.check(place)
+        self._start()
+
+    def _file_changed(self) -> bool:
+        try:
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            return True
+        changed, self._seen = version != self._seen, version
+        return bool(changed)
+
+    def close(self) -> None:
+        """End all waiting."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for spot in list(self._spots.values()):
+            self._wake(spot, len(spot.listeners))
+        self._connection.close()
+
+
+class Listener:
+    """Remembers between `clear` and `wait` that something may be ready, so that no wake-up is lost."""
+
+    def __init__(self, listeners: Listeners, places: Sequence[Place]) -> None:
+        self.places = tuple(places)
+        self._listeners = listeners
+        self._woken = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody waits here and was not woken yet."""
+        return self._waiter is not None and not self._waiter.done()
+
+    def clear(self) -> None:
+        """Forget earlier wake-ups; call it before pulling."""
+        self._woken = False
+
+    def wake(self) -> None:
+        """Say that something may be ready."""
+        self._woken = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, timeout: timedelta) -> None:  # noqa: ASYNC109
+        """Return when something may have become ready since `clear`, at the latest after `timeout`."""
+        seconds = timeout.total_seconds()
+        if self._woken or seconds <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(seconds, self.wake)
+        try:
+            for place in self.places:
+                self._listeners.check(place)  # sets the timer, and sees what came before anybody waited
+            await self._waiter
+        except asyncio.CancelledError:
+            self._waiter = None
+            for place in self.places:
+                self._listeners.check(place)  # it may have been woken for something: let another fetch it
+            raise
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._listeners.forget(self)
