@@ -85,7 +85,7 @@ def test_the_dead_letter_queue_is_a_name_without_consumers() -> None:
     assert queue.groups == ()
 
 
-def test_birthdays_are_delivered_six_times_with_doubling_delays() -> None:
+def test_birthdays_may_be_delivered_six_times_with_doubling_delays() -> None:
     settings = example("birthdays")
     (queue,) = settings.queues
     assert queue.retry_policy.max_attempts == 6

@@ -141,6 +141,11 @@ def test_a_queues_type_sets_its_defaults_and_nothing_else(type: QueueType) -> No
     assert queue == Settings().queue(QueueName("a"), type=type)
 
 
+def test_a_standard_queue_has_no_limit_unless_it_states_one() -> None:
+    unlimited, limited = read('[[queues]]\nname = "a"\n[[queues]]\nname = "b"\nmax_size = 5').queues
+    assert (unlimited.spec.max_size, limited.spec.max_size) == (None, 5)
+
+
 def test_a_dead_letter_queue_without_consumers_has_no_group() -> None:
     (queue,) = read('[[queues]]\nname = "a"\ntype = "dead_letter"').queues
     assert queue.groups == ()
