@@ -94,6 +94,15 @@ async def test_an_unknown_group_is_refused_by_name(harness: Harness, call: Call)
     await refused(harness, GroupNotFound, call(harness))
 
 
+async def test_of_several_unknown_names_the_first_one_of_the_call_is_reported(harness: Harness) -> None:
+    await furnished(harness)
+    for n in range(20):
+        batch = [harness.envelope(f"x{m}", group=f"nobody{n}-{m}") for m in range(6)]
+        with pytest.raises(GroupNotFound) as caught:
+            await harness.broker.publish(batch)
+        assert caught.value.group == f"nobody{n}-0"
+
+
 @pytest.mark.parametrize("call", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 async def test_impossible_numbers_are_refused(harness: Harness, call: Call) -> None:
     await furnished(harness)
