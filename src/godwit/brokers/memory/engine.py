@@ -128,7 +128,7 @@ class MemoryEngine:
 
     def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
         """Check everything, then store chunk by chunk."""
-        for name, group in {(envelope.queue, envelope.group) for envelope in envelopes}:
+        for name, group in dict.fromkeys((envelope.queue, envelope.group) for envelope in envelopes):
             queue = self._queue(name)
             if group is not None:
                 self._group(queue, group)
