@@ -1,0 +1,67 @@
+"""`godwit config`: the configuration in force, and where each value came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+
+from godwit.cli.exits import Exit
+from godwit.cli.options import Json
+from godwit.cli.output import print_json, results, visible
+from godwit.config import Described, describe, load
+
+EXAMPLES = """Examples:
+
+\b
+  godwit config
+  godwit config --changed
+  QUEUE_MAX_RETRIES=5 godwit config --file examples/notifications.toml --json
+"""
+DEFAULT_FILE: Final = Path("godwit.toml")
+DEFAULT_ORIGIN: Final = "default"
+
+
+def config(
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="The file to read.", show_default="godwit.toml if there is one"
+        ),
+    ] = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The broker, as for other commands.")] = None,
+    changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
+    as_json: Json = False,
+) -> Exit:
+    """Show the configuration in force and where each value came from.
+
+    Reads the file and the environment, connects to nothing, and never shows a password. A mistake in either is
+    reported with its line or variable, and exit code 2.
+    """
+    if file is None and DEFAULT_FILE.exists():
+        file = DEFAULT_FILE
+    rows = describe(load(file, arguments={} if url is None else {"broker_url": url}))
+    if changed:
+        rows = [row for row in rows if row.origin != DEFAULT_ORIGIN]
+    if as_json:
+        print_json([row._asdict() for row in rows])
+    else:
+        results().print(table(rows))
+    return Exit.OK
+
+
+def table(rows: list[Described]) -> Table:
+    """Return the table a person reads."""
+    view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("name", "value", "unit", "origin"):
+        view.add_column(name, no_wrap=name == "unit", overflow="fold")
+    for row in rows:
+        view.add_row(*map(visible, row))
+    return view
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(config)
