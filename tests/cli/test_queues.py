@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from godwit.cli.queues import size
+from godwit.cli.words import size
 from tests.cli.terminal import Terminal
 
 

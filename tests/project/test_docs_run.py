@@ -1,6 +1,7 @@
 """Every example in the documents runs: all `python` and `sh` blocks, unless the line above says why one does not.
 
-The blocks of a document run in order in one new folder, so that a page can be read as a session. A block is left out by
+The blocks of a document run in order in one new folder, which holds `examples` and nothing else, so that a page can be
+read as a session. A block is left out by
 `<!-- not run: the reason -->` right above it.
 """
 
@@ -50,6 +51,8 @@ DOCUMENTS = [
 def test_every_example_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GODWIT_")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    if (ROOT / "examples").exists():
+        (tmp_path / "examples").symlink_to(ROOT / "examples")
     for block in blocks(document):
         if block.reason is None:
             ran = subprocess.run(

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from godwit import __version__
-from godwit.cli import backup, publish, pull, queues, settle
+from godwit.cli import backup, publish, pull, queues, settle, worker
 from godwit.cli.demo import command as demo
 from godwit.cli.exits import Exit, exit_of
 from godwit.cli.output import print_error
@@ -45,10 +45,11 @@ def told(error: Exception, *, as_json: bool) -> Exit:
     match error:
         case GodwitError():
             code, fact, remedy = exit_of(error), error.fact, error.remedy
-        case typer.TyperException():
+        case _ if (say := getattr(error, "format_message", None)) is not None:
+            # A usage error: of click in older versions of typer, of typer itself in newer ones.
             context = getattr(error, "ctx", None)
-            code, fact = Exit.BAD_INPUT, error.format_message()
-            remedy = f"See {context.command_path} --help" if context else ""
+            code, fact = Exit.BAD_INPUT, say()
+            remedy = f"See {context.command_path if context else 'godwit'} --help"
         case typer.Abort():
             code, fact, remedy = Exit.INTERRUPTED, "Interrupted", ""
         case _:
@@ -90,5 +91,5 @@ def top(
         typer.echo(context.get_help())
 
 
-for module in (publish, pull, settle, queues, backup, demo):
+for module in (publish, pull, settle, queues, worker, backup, demo):
     module.register(app)

@@ -13,8 +13,8 @@ from godwit.cli.exits import Exit
 from godwit.cli.opening import check_exists, sqlite_file
 from godwit.cli.options import DEFAULT_URL, Json, Url
 from godwit.cli.output import print_json, remarks
-from godwit.cli.queues import size
-from godwit.cli.values import Misuse, in_words
+from godwit.cli.values import Misuse
+from godwit.cli.words import in_words, size
 
 EXAMPLES = """Examples:
 

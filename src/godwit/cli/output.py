@@ -52,8 +52,3 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
-
-
-def counted(number: int, thing: str) -> str:
-    """Return `1 message`, `2,000 messages`."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -19,8 +19,9 @@ from godwit.cli.exits import Exit
 from godwit.cli.lines import Lines, lines_of, lines_of_stdin, payload
 from godwit.cli.opening import opened
 from godwit.cli.options import DEFAULT_URL, Json, Queue, Url
-from godwit.cli.output import counted, print_json, remarks
-from godwit.cli.values import Misuse, duration, duration_or_instant, in_words, instant, pairs, whole
+from godwit.cli.output import print_json, remarks
+from godwit.cli.values import Misuse, duration, duration_or_instant, instant, pairs, whole
+from godwit.cli.words import counted, in_words
 from godwit.core.clock import utc_now
 from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidArgumentError, InvalidMessage, PartialPublish, QueueNotFound

@@ -20,6 +20,7 @@ from godwit.cli.opening import opened
 from godwit.cli.options import DEFAULT_URL, Json, Url
 from godwit.cli.output import print_json, remarks, results
 from godwit.cli.values import duration, whole
+from godwit.cli.words import size
 from godwit.core.errors import QueueNotFound
 from godwit.core.names import QueueName
 
@@ -30,8 +31,6 @@ EXAMPLES = """Examples:
   godwit queues orders --watch
   godwit queues --json | jq '.[] | select(.groups[].dead > 0) | .name'
 """
-SIZES = ("B", "KB", "MB", "GB", "TB")
-KILO = 1024
 
 
 def queues(
@@ -155,15 +154,6 @@ def _numbers(group: GroupStats) -> list[Text]:
         for count in (group.ready, group.blocked, group.delayed, group.leased)
     ]
     return [*counts, Text(f"{group.dead:,}", "red" if group.dead else "dim"), Text(size(group.bytes))]
-
-
-def size(number: float) -> str:
-    """Return bytes in four or five characters: 0 B, 812 B, 1.4 MB."""
-    for unit in SIZES:
-        if number < KILO or unit == SIZES[-1]:
-            break
-        number /= KILO
-    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
 
 
 def register(app: typer.Typer) -> None:

@@ -13,8 +13,9 @@ from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, Retry, Settl
 from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
 from godwit.cli.options import DEFAULT_URL, Json, Url
-from godwit.cli.output import counted, print_json, remarks
+from godwit.cli.output import print_json, remarks
 from godwit.cli.values import Misuse, duration
+from godwit.cli.words import counted
 from godwit.core.clock import utc_now
 from godwit.core.errors import InvalidAckId
 from godwit.core.failure import FailureKind, ProcessingError

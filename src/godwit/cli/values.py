@@ -89,14 +89,3 @@ def pairs(words: list[str]) -> dict[str, str]:
             raise Misuse(f"{word!r} is not KEY=VALUE", "Write it like region=eu.")
         read[key] = value
     return read
-
-
-def in_words(length: timedelta) -> str:
-    """Return a duration for a person: 350 ms, 4.2 s, 3.0 min, 5.0 h, 2.1 d."""
-    seconds = length.total_seconds()
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    for unit, size in (("s", 1.0), ("min", 60.0), ("h", 3_600.0)):
-        if seconds < size * 120:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds / 86_400:.1f} d"

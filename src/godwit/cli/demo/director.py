@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -17,15 +17,18 @@ from godwit.cli.demo.records import Part, read
 from godwit.cli.demo.scenario import PLACES, PUBLISHERS, QUEUES, SPECS, Place
 from godwit.cli.demo.tally import Tally
 from godwit.cli.demo.verdict import Verdict, judge
+from godwit.cli.words import counted
 from godwit.core.journal import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Address
 
-LOOK_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 0.15
+HUNT_SECONDS: Final = 0.02
+HUNTS_PER_LOOK: Final = 5
 KILL_AT: Final = 0.35
 """The share of the messages handled when the victim is killed: in the middle, with time to recover."""
 FULL_HANDS: Final = 5
-PATIENCE: Final = 20
+PATIENCE: Final = 15
 """So many times the victim may go on because it holds less; then a single message is enough."""
 LETTERS_PAGE: Final = 1_000
 
@@ -148,28 +151,29 @@ class Director:
         """Kill the last of the first workers, once, and only while it provably holds something."""
         if self._held or self._tally.total(Event.ACKED) < KILL_AT * self._play.messages:
             return
-        self._tries += 1
         victim = self._workers[self._play.workers - 1]
-        victim.freeze()
-        await self._tally.follow(broker.journal)
-        held = self._tally.held_by(victim.name)
-        if len(held) < (FULL_HANDS if self._tries < PATIENCE else 1):
+        for _ in range(HUNTS_PER_LOOK):
+            self._tries += 1
+            victim.freeze()
+            await self._tally.follow(broker.journal)
+            held = self._tally.held_by(victim.name)
+            if len(held) >= (FULL_HANDS if self._tries < PATIENCE else 1):
+                victim.kill()
+                self._held, self._killed_at = held, self.elapsed
+                self._event(f"kill -9 {victim.name} (pid {victim.pid}) while it held {counted(len(held), 'message')}")
+                self._event(f"{self._add_worker().name} started in its place")
+                return
             victim.thaw()
-            return
-        victim.kill()
-        self._held, self._killed_at = held, self.elapsed
-        substitute = self._add_worker()
-        self._event(f"kill -9 {victim.name} (pid {victim.pid}): it held {len(held)} messages")
-        self._event(f"{substitute.name} started in its place")
+            await asyncio.sleep(HUNT_SECONDS)
 
     def _notice_recovery(self) -> None:
         if not self._held:
             return
         back = sum(name in self._tally.ran_out[place_of(address)] for address, name in self._held.items())
-        since = f"{self.elapsed - self._killed_at:.1f} s after the kill"
+        since = f"{self.elapsed - self._killed_at:.1f} s later"
         if back == len(self._held) and not self._returned:
             self._returned = True
-            self._event(f"all {back} leases have run out, the messages are ready again ({since})")
+            self._event(f"its leases have run out, {counted(back, 'message')} came back ({since})")
         copies = self._tally.projection.copies
         if (
             self._returned
@@ -177,7 +181,7 @@ class Director:
             and all(address not in copies or copies[address].state == "dead" for address in self._held)
         ):
             self._recovered = True
-            self._event(f"all {len(self._held)} have been finished by other workers ({since})")
+            self._event(f"other workers have finished all of them ({since})")
 
     async def _verdict(self, broker: Broker) -> Verdict:
         """Read the journal again from its beginning, and compare it with what the processes recorded."""
@@ -219,10 +223,3 @@ async def letters_of(broker: Broker, place: Place) -> list[str]:
         ids += [letter.envelope.id for letter in page]
         after = page[-1].id
     return ids
-
-
-def lane_waits(tally: Tally, queue: str) -> Iterable[tuple[int, float]]:
-    """Return each lane of a queue with the median time its messages waited, in seconds, highest lane first."""
-    for (name, lane), waits in sorted(tally.waits_ms.items(), reverse=True):
-        if name == queue:
-            yield lane, sorted(waits)[len(waits) // 2] / 1000

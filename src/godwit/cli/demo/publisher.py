@@ -13,7 +13,7 @@ from godwit.cli.demo.scenario import doomed, messages
 from godwit.core.envelope import seal_all
 
 BATCH: Final = 25
-PAUSE_SECONDS: Final = 0.08
+PAUSE_SECONDS: Final = 0.05
 
 
 async def publish(part: Part) -> None:

@@ -16,7 +16,7 @@ from godwit.core.retry import RetryPolicy
 LEASE: Final = timedelta(seconds=3)
 """Short, so that what a killed worker held comes back while one watches."""
 RETRIES: Final = RetryPolicy(max_attempts=4, initial_delay=timedelta(milliseconds=300), jitter=0.2)
-WORK_SECONDS: Final = 0.006
+WORK_SECONDS: Final = 0.008
 PUBLISHERS: Final = 2
 KEYS: Final = 30
 PRIORITIES: Final = {10: 0.3, 50: 0.4, 75: 0.2, 95: 0.1}

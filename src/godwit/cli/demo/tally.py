@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from statistics import median
 from typing import Any
 
 from godwit.brokers.contract import Journal
@@ -10,6 +11,7 @@ from godwit.cli.demo.scenario import Place
 from godwit.core.journal import Event, Position, decode_chunk, rows_of
 from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Address, Projection
+from godwit.core.queues import Lane
 
 _ENDS_A_LEASE = frozenset(
     {Event.ACKED, Event.NACKED, Event.LEASE_EXPIRED, Event.HANDED_BACK, Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED}
@@ -47,6 +49,14 @@ class Tally:
     def held_by(self, worker: str) -> dict[Address, str]:
         """Return the copies a worker has leased, with their message ids."""
         return {address: name for address, (holder, name) in self.leases.items() if holder == worker}
+
+    def median_waits(self, queue: str) -> dict[str, float]:
+        """Return the seconds that half of the messages of each lane waited less than, the highest lane first."""
+        return {
+            lane.name.lower(): median(self.waits_ms[queue, lane]) / 1000
+            for lane in reversed(Lane)
+            if self.waits_ms[queue, lane]
+        }
 
     def _apply(self, row: dict[str, Any]) -> None:
         seen = self._positions.get(row["shard"])

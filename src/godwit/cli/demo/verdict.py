@@ -14,7 +14,7 @@ import msgspec
 
 from godwit.brokers.contract import GroupStats
 from godwit.cli.demo.records import Accepted, Handled
-from godwit.cli.demo.scenario import PLACES, Place
+from godwit.cli.demo.scenario import ORDERS, PLACES, Place
 from godwit.cli.demo.tally import Tally
 
 
@@ -37,7 +37,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     lines: tuple[Line, ...]
     held: int
+    slow: int
+    """Leases that ran out although their worker lived: the machine was too slow for them."""
     problems: tuple[str, ...]
+    waits: dict[str, float]
+    """Median seconds an order waited, by lane."""
 
     @property
     def reconciled(self) -> bool:
@@ -80,7 +84,11 @@ def judge(
     ]
     problems = [*incidents, *(problem for book in books for problem in book.problems())]
     return Verdict(
-        lines=tuple(book.line for book in books), held=sum(map(len, held.values())), problems=tuple(problems)
+        lines=tuple(book.line for book in books),
+        held=sum(map(len, held.values())),
+        slow=sum(len(tally.ran_out[place] - set(held.get(place, ()))) for place in PLACES),
+        problems=tuple(problems),
+        waits=tally.median_waits(ORDERS),
     )
 
 

@@ -42,9 +42,9 @@ class Rates:
 class LiveView:
     """A picture that changes in place; events stay below it."""
 
-    def __init__(self, console: Console, title: str) -> None:
-        self._title, self._rates = title, Rates()
-        self._events: list[Text] = []
+    def __init__(self, console: Console, title: str, story: str) -> None:
+        self._title, self._story, self._rates = title, story, Rates()
+        self._events = Table.grid(padding=(0, 2, 0, 0))
         self._picture: Group | Text = Text(title)
         self._live = Live(console=console, auto_refresh=False)
 
@@ -58,8 +58,9 @@ class LiveView:
     def scene(self, scene: Scene) -> None:
         """Draw it."""
         self._picture = Group(
-            Text.assemble((self._title, "bold"), f"   {scene.elapsed:5.1f} s\n"),
-            Table.grid(padding=(0, 1)),
+            Text.assemble((self._title, "bold"), f"   {scene.elapsed:5.1f} s"),
+            Text(self._story, "dim"),
+            Text(),
             _published(scene),
             Text(),
             _places(scene, self._rates.update(scene)),
@@ -72,11 +73,11 @@ class LiveView:
     def event(self, elapsed: float, text: str) -> None:
         """Add a line below the picture."""
         style = "bold red" if text.startswith("kill") else ""
-        self._events.append(Text.assemble((f"{elapsed:5.1f} s  ", "dim"), (text, style)))
+        self._events.add_row(Text(f"{elapsed:5.1f} s", "dim"), Text(text, style))
         self._draw()
 
     def _draw(self) -> None:
-        self._live.update(Group(self._picture, *self._events), refresh=True)
+        self._live.update(Group(self._picture, self._events), refresh=True)
 
 
 class PlainView:
@@ -188,7 +189,7 @@ def reconciliation(verdict: Verdict) -> Table:
     for line in verdict.lines:
         table.add_row(line.queue, line.group, *(_judged(name, getattr(line, name)) for name in columns))
     table.add_section()
-    table.add_row("all", "", *(_judged(name, verdict.total(name)) for name in columns))
+    table.add_row("all copies", "", *(_judged(name, verdict.total(name)) for name in columns))
     return table
 
 
