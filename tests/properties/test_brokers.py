@@ -1,7 +1,7 @@
 """Every broker against what is known to be right: memory against a simple model, the others against memory.
 
-Each comparison runs at least 200 examples of 50 steps. A step, an outcome or a journal event that never occurred fails the run:
-what was not tried was not shown.
+Each comparison runs at least 200 examples of 50 steps. A step, an outcome or a journal event that never occurred fails
+the run: what was not tried was not shown.
 """
 
 from __future__ import annotations
