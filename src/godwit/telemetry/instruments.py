@@ -7,7 +7,7 @@ comes beyond is counted under `other`, so that a name made up per message cannot
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from math import isfinite
 from typing import Final
@@ -72,9 +72,9 @@ class Numbers:
             choose = max if self.merge is Merge.MAX else min
             self.put(labels, choose(value, self.series.get(labels, value)))
 
-    def drop(self, unwanted: Callable[[Labels], bool]) -> None:
-        """Forget series."""
-        for labels in [labels for labels in self.series if unwanted(labels)]:
+    def drop(self, first: Labels) -> None:
+        """Forget the series whose label values begin with `first`."""
+        for labels in [labels for labels in self.series if labels[: len(first)] == first]:
             del self.series[labels]
 
     def _admitted(self, labels: Labels) -> Labels:
@@ -132,9 +132,9 @@ class Histogram:
             spread.counts = [mine + theirs for mine, theirs in zip(spread.counts, other.counts, strict=True)]
             spread.total += other.total
 
-    def drop(self, unwanted: Callable[[Labels], bool]) -> None:
-        """Forget series."""
-        for labels in [labels for labels in self.series if unwanted(labels)]:
+    def drop(self, first: Labels) -> None:
+        """Forget the series whose label values begin with `first`."""
+        for labels in [labels for labels in self.series if labels[: len(first)] == first]:
             del self.series[labels]
 
     def _admitted(self, labels: Labels) -> Spread:

@@ -204,9 +204,10 @@ class QueueMetricsCollector:
     def forget(self, queue: str, group: str | None = None) -> None:
         """Leave out a queue, or one group of it, that was removed."""
         with self._lock:
+            first = (queue,) if group is None else (queue, group)
             for family in self._metric.families:
-                if family.labels[:1] == ("queue",) and (group is None or family.labels[1:2] == ("group",)):
-                    family.drop(lambda labels: labels[0] == queue and group in (None, labels[1]))
+                if family.labels[: len(first)] == ("queue", "group")[: len(first)]:
+                    family.drop(first)
             if group is None:
                 self._recent.queues.pop(queue, None)
                 self._types.pop(queue, None)

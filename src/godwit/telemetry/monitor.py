@@ -1,0 +1,198 @@
+"""QueueMonitor: one place to ask how the queues are doing.
+
+It reads the broker's numbers and dead letters through callables, so that it knows no broker. `tick()` is one round:
+refresh the gauges, evaluate the alerts, tell the sinks; `run()` repeats it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Final, Protocol
+
+import structlog
+
+from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.telemetry.alerts import Alert, AlertName, AlertRules, Reading, rules
+from godwit.telemetry.checks import answers
+from godwit.telemetry.health import (
+    HealthCheck,
+    HealthLimits,
+    HealthStatus,
+    QueueHealthMonitor,
+    QueueMetrics,
+    described,
+)
+from godwit.telemetry.metrics import QueueMetricsCollector
+from godwit.telemetry.poison import Page, PoisonWatch
+from godwit.telemetry.recent import Outcome
+from godwit.telemetry.sinks import Sink, log_sink, tell
+
+INTERVAL: Final = timedelta(minutes=1)
+
+_log = structlog.get_logger(__name__)
+
+
+class GroupNumbers(Protocol):
+    """What a group holds, as a broker's `GroupStats` says it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ready(self) -> int: ...
+    @property
+    def blocked(self) -> int: ...
+    @property
+    def delayed(self) -> int: ...
+    @property
+    def leased(self) -> int: ...
+    @property
+    def dead(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+
+
+class QueueNumbers(Protocol):
+    """What a queue holds, as a broker's `QueueStats` says it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def groups(self) -> Sequence[GroupNumbers]: ...
+
+
+Stats = Callable[[], Awaitable[Sequence[QueueNumbers]]]
+
+
+class QueueMonitor:
+    """Metrics, health and alerts of the queues as this process sees them."""
+
+    def __init__(
+        self,
+        *,
+        collector: QueueMetricsCollector,
+        stats: Stats,
+        broker: str,
+        version: str,
+        limits: HealthLimits | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        sinks: Sequence[Sink] = (log_sink,),
+        dead_letters: Page | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.collector = collector
+        self._read_stats, self._broker, self._sinks = stats, broker, tuple(sinks)
+        self._alerts = AlertRules(rules(thresholds), clock=clock)
+        self._health = QueueHealthMonitor(metrics=self.get_metrics, version=version, limits=limits, clock=clock)
+        self._poison = PoisonWatch(dead_letters, since_ms=clock.now_ms()) if dead_letters else None
+        self._stats: Sequence[QueueNumbers] = ()
+        self.register_check("broker", answers("broker", stats))
+
+    def register_check(self, name: str, check: HealthCheck) -> None:
+        """Add a health check, or replace the one of that name."""
+        self._health.register(name, check)
+
+    async def refresh(self) -> Sequence[QueueNumbers]:
+        """Read the broker's numbers into the gauges; raises what the broker raises."""
+        try:
+            found = await self._read_stats()
+        except Exception:
+            self.collector.connection(self._broker, up=False)
+            raise
+        self.collector.connection(self._broker, up=True)
+        present = {(queue, group.name) for queue, group in _groups(found)}
+        for queue, group in _groups(self._stats):
+            if (queue, group.name) not in present:
+                self.collector.forget(queue, group.name)
+        for name in {queue.name for queue in self._stats} - {queue.name for queue in found}:
+            self.collector.forget(name)
+        for queue, group in _groups(found):
+            self.collector.depth(
+                queue,
+                group.name,
+                group.ready,
+                group.delayed,
+                group.leased,
+                blocked=group.blocked,
+                dead=group.dead,
+                dropped=group.dropped,
+            )
+        self._stats = found
+        return found
+
+    async def get_metrics(self, queue: str | None = None) -> QueueMetrics:
+        """Return the numbers of one queue, or of all."""
+        found = await self.refresh()
+        groups = [group for name, group in _groups(found) if queue in (None, name)]
+        waiting = [group.ready + group.blocked for group in groups]
+        recent = self.collector.recent(queue)
+        return QueueMetrics(
+            queue_length=sum(waiting),
+            active_processing=sum(group.leased for group in groups),
+            total_processed=self.collector.processed_total(Outcome.DONE, queue),
+            total_failed=self.collector.processed_total(Outcome.DEAD, queue),
+            average_processing_time=recent.average_ms,
+            retry_rate=recent.retry_rate,
+            error_rate=recent.error_rate,
+            messages_per_second=recent.per_second,
+            messages_per_minute=recent.per_second * 60,
+            deepest=max(waiting, default=0),
+            producers=self.collector.producer_rates() if queue is None else {},
+        )
+
+    async def render_metrics(self, open_metrics: bool = False) -> str:  # noqa: FBT001, FBT002 - what TelemetryServer calls
+        """Return the metrics as text, the gauges as of the last round."""
+        return self.collector.render(open_metrics=open_metrics)
+
+    async def get_health_status(self) -> HealthStatus:
+        """Run every check; never raises."""
+        return await self._health.get_health_status()
+
+    async def is_healthy(self) -> bool:
+        """Say whether every check is content."""
+        return (await self.get_health_status()).healthy
+
+    async def check_alert_conditions(self) -> list[Alert]:
+        """Evaluate the rules once, tell the sinks what changed and return it."""
+        try:
+            for queue, group in _groups(await self.refresh()):
+                if self._poison:
+                    await self._poison.look(queue, group.name, group.dead)
+        except Exception as error:  # noqa: BLE001 - rates are known without the broker; the health check reports it
+            _log.warning("queue_stats_unavailable", broker=self._broker, error=described(error))
+        changes = self._alerts.evaluate(self._readings())
+        await tell(self._sinks, changes)
+        return changes
+
+    async def tick(self) -> int:
+        """Refresh gauges, evaluate alerts; return how many alerts changed."""
+        return len(await self.check_alert_conditions())
+
+    async def run(self, interval: timedelta = INTERVAL) -> None:
+        """Tick until cancelled."""
+        while True:
+            try:
+                await self.tick()
+            except Exception:  # noqa: BLE001 - the next round may be better
+                _log.exception("monitor_tick_failed")
+            await asyncio.sleep(interval.total_seconds())
+
+    def _readings(self) -> Iterator[Reading]:
+        for queue, group in _groups(self._stats):
+            waiting = group.ready + group.blocked
+            yield Reading(AlertName.HIGH_QUEUE_DEPTH, f"{queue}/{group.name}", waiting)
+        poison = {queue: self.collector.recent(queue).poison for queue in self.collector.queues()}
+        if self._poison:  # sees those of all processes, the collector only its own
+            poison |= {queue.name: self._poison.recent(queue.name) for queue in self._stats}
+        for queue, count in poison.items():
+            yield Reading(AlertName.POISON_MESSAGE, queue, count)
+        for queue in self.collector.queues():
+            recent = self.collector.recent(queue)
+            yield Reading(AlertName.HIGH_RETRY_RATE, queue, recent.retry_rate)
+            yield Reading(AlertName.HIGH_ERROR_RATE, queue, recent.error_rate)
+            yield Reading(AlertName.SLOW_PROCESSING, queue, recent.average_ms)
+
+
+def _groups(stats: Sequence[QueueNumbers]) -> Iterator[tuple[str, GroupNumbers]]:
+    return ((queue.name, group) for queue in stats for group in queue.groups)
