@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
-from godwit import config
+from godwit import __version__, config
 from godwit.brokers.contract import MAX_LEASE, NO_WAIT, Ack, Broker, Delivery, GiveUp, Retry
 from godwit.brokers.urls import connect
 from godwit.core.breaker import BreakerRule
@@ -29,9 +29,13 @@ from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOr
 from godwit.runtime.breaker import Breaker
 from godwit.runtime.bridge import SyncBridge
 from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
+from godwit.runtime.heartbeat import ConsumerInstance, instances
 from godwit.runtime.producer import QueueProducer
 from godwit.runtime.worker import Worker, WorkerSettings, worker_name
+from godwit.telemetry.checks import consumers
+from godwit.telemetry.health import HealthLimits
 from godwit.telemetry.metrics import QueueMetricsCollector
+from godwit.telemetry.monitor import QueueMonitor
 
 H = TypeVar("H", bound=Handler)
 
@@ -66,6 +70,7 @@ class MessageQueueManager:
         self._held: dict[tuple[MessageId, GroupName], Delivery] = {}
         self._producer: QueueProducer | None = None
         self._telling: asyncio.Task[None] | None = None
+        self.monitor = self._monitor()
         self.breaker = Breaker(None, "publish", owner=self._name, rule=self._breaker_rule(), clock=clock)
 
     @classmethod
@@ -88,6 +93,8 @@ class MessageQueueManager:
         """Connect, and declare the queues of the configuration and of the consumers."""
         await self.broker.__aenter__()
         for queue in self._wanted():
+            if not queue.groups:
+                continue  # a dead letter queue that is only a name: declared, it would be fed
             await self.broker.declare(queue.spec, [group.spec for group in queue.groups])
         self._producer = QueueProducer(
             self.broker,
@@ -311,6 +318,37 @@ class MessageQueueManager:
             clock=self._clock,
             random=self._random,
         )
+
+    async def instances(self, queue: str | None = None) -> list[ConsumerInstance]:
+        """Return every consumer instance heard of within the last hour, and how it does."""
+        return await instances(self.broker.shared, self._clock, queue)
+
+    def _monitor(self) -> QueueMonitor:
+        monitoring = self.settings.monitoring
+        health, alerts = monitoring.health_thresholds, monitoring.alert_thresholds
+        monitor = QueueMonitor(
+            collector=self.metrics,
+            stats=self.broker.stats,
+            broker=self.settings.broker_url.partition(":")[0],
+            version=self.settings.app_version or __version__,
+            limits=HealthLimits(
+                queue_depth=health.queue_depth,
+                retry_rate=health.retry_rate,
+                processing_time_ms=milliseconds(health.processing_time),
+            ),
+            thresholds={
+                "queue_depth": alerts.queue_depth,
+                "error_rate": alerts.error_rate,
+                "retry_rate": alerts.retry_rate,
+                "processing_time": milliseconds(alerts.processing_time),
+            },
+            clock=self._clock,
+        )
+        monitor.register_check("consumers", consumers(self._instance_states))
+        return monitor
+
+    async def _instance_states(self) -> dict[str, str]:
+        return {f"{one.queue}/{one.group}/{one.id}": one.status for one in await self.instances()}
 
     def _group(self, queue: QueueName, group: GroupName) -> GroupConfiguration:
         known = {one.name: one for one in self.settings.queue(queue).groups}

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from godwit import __version__
-from godwit.cli import backup, publish, pull, queues, settle, worker
+from godwit.cli import backup, config, publish, pull, queues, settle, worker
 from godwit.cli.demo import command as demo
 from godwit.cli.exits import Exit, exit_of
 from godwit.cli.output import print_error
@@ -91,5 +91,5 @@ def top(
         typer.echo(context.get_help())
 
 
-for module in (publish, pull, settle, queues, worker, backup, demo):
+for module in (publish, pull, settle, queues, worker, config, backup, demo):
     module.register(app)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -53,9 +55,10 @@ class Child:
 class Supervisor:
     """Keeps `processes` copies of a command running until it is told to stop."""
 
-    def __init__(self, command: Sequence[str], processes: int, *, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, command: Sequence[str], processes: int, *, number_in: str) -> None:
         self._command = list(command)
-        self._environment = environment
+        self._number_in = number_in
+        """The environment variable that tells a child its number."""
         self._count = processes
         self._signals = 0
         self.children: list[Child] = []
@@ -64,15 +67,16 @@ class Supervisor:
         """Supervise; return the number of children that did not end well after the stop."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        self.children = [Child(self._start) for _ in range(self._count)]
+        self.children = [Child(partial(self._start, number)) for number in range(self._count)]
         while not self._signals:
             self._tick()
             time.sleep(0.1)
         return self._finish()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, number: int) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, self._number_in: str(number)}
         # A group of its own: a Ctrl-C in the terminal reaches the children through us, once.
-        return subprocess.Popen(self._command, env=self._environment, start_new_session=True)  # noqa: S603
+        return subprocess.Popen(self._command, env=environment, start_new_session=True)  # noqa: S603
 
     def _tick(self) -> None:
         now = time.monotonic()

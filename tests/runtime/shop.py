@@ -1,0 +1,47 @@
+"""An application as users write it, for tests that run real workers: it records what its handlers do, outside Godwit.
+
+Environment: GODWIT_URL, SHOP_RECORD (a file every handler appends to), SHOP_SECONDS (how long a handler takes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import timedelta
+
+from godwit.core.message import Message
+from godwit.core.retry import RetryPolicy, Strategy
+from godwit.manager import MessageQueueManager
+
+mq = MessageQueueManager.from_url()
+RECORD = os.environ["SHOP_RECORD"]
+SECONDS = float(os.environ.get("SHOP_SECONDS", "0"))
+
+
+def record(word: str, message: Message) -> None:
+    """Append one line, durable before the handler goes on."""
+    file = os.open(RECORD, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
+    try:
+        os.write(file, f"{word} {message.id} {os.getpid()}\n".encode())
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@mq.consumer(
+    "orders",
+    concurrency=5,
+    lease=timedelta(seconds=1),
+    retry_policy=RetryPolicy(max_attempts=3, strategy=Strategy.IMMEDIATE),
+)
+async def charge(message: Message) -> None:
+    """Do what the payload says."""
+    record("begin", message)
+    match message.payload:
+        case "exit":
+            os._exit(9)
+        case "hang":
+            await asyncio.Event().wait()
+        case _:
+            await asyncio.sleep(SECONDS)
+    record("end", message)

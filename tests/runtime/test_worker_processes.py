@@ -1,0 +1,202 @@
+"""Real worker processes on a SQLite file: signals, crashes and restarts, judged by what the handlers recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from godwit.brokers.contract import Broker, GroupStats
+from godwit.brokers.urls import connect
+from godwit.core.clock import SYSTEM_CLOCK
+from godwit.core.envelope import seal
+from godwit.core.failure import FailureKind
+from godwit.core.message import Message
+from godwit.core.names import MessageId, QueueName
+from godwit.core.queues import QueueSpec
+from godwit.runtime.heartbeat import InstanceStatus, instances
+from tests.waiting import eventually
+
+ORDERS = QueueName("orders")
+STARTED = timedelta(seconds=60)
+"""A loaded machine takes its time to start processes; what is promised is counted from then on."""
+
+
+class Shop:
+    """A SQLite file, the record of its handlers, and worker processes."""
+
+    def __init__(self, folder: Path, broker: Broker, url: str) -> None:
+        self.broker = broker
+        self.record = folder / "record"
+        self._url = url
+
+    @contextmanager
+    def worker(self, *options: str, seconds: float = 0.0) -> Iterator[subprocess.Popen[bytes]]:
+        """Run `godwit worker` until the block ends."""
+        environment = {
+            **os.environ,
+            "GODWIT_URL": self._url,
+            "SHOP_RECORD": str(self.record),
+            "SHOP_SECONDS": str(seconds),
+        }
+        command = [sys.executable, "-m", "godwit", "worker", "tests.runtime.shop:mq", *options]
+        process = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2])
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    async def publish(self, *payloads: str) -> None:
+        """Publish messages o0, o1, ..."""
+        await self.broker.publish(
+            [seal(Message(queue=ORDERS, id=MessageId(f"o{n}"), payload=one)) for n, one in enumerate(payloads)]
+        )
+
+    def recorded(self, word: str) -> list[str]:
+        """Return the message ids recorded with a word, in order."""
+        lines = self.record.read_text().splitlines() if self.record.exists() else []
+        return [line.split()[1] for line in lines if line.startswith(f"{word} ")]
+
+    def pids(self) -> set[int]:
+        """Return the processes that handled something."""
+        return {int(line.split()[2]) for line in self.record.read_text().splitlines()}
+
+    async def group(self) -> GroupStats:
+        """Return the numbers of the one group."""
+        return (await self.broker.stats())[0].groups[0]
+
+    async def is_empty(self) -> bool:
+        """Say whether nothing is open."""
+        return (await self.group()).depth == 0
+
+    async def states(self) -> Counter[InstanceStatus]:
+        """Count the instances by their state."""
+        return Counter(one.status for one in await instances(self.broker.shared, SYSTEM_CLOCK))
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    """Give a shop whose queue is declared."""
+    url = f"sqlite:///{tmp_path}/shop.db"
+    async with connect(url) as broker:
+        await broker.declare(QueueSpec(name=ORDERS))
+        yield Shop(tmp_path, broker, url)
+
+
+async def test_a_second_signal_hands_back_at_once_and_burns_no_attempt(shop: Shop) -> None:
+    await shop.publish("hang", "hang", "hang")
+    with shop.worker() as process:
+        await eventually(lambda: len(shop.recorded("begin")) == 3, within=STARTED)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    found = await shop.group()
+    assert (found.ready, found.leased) == (3, 0)
+    deliveries = await shop.broker.pull(ORDERS, found.name, worker="test", limit=3, lease=timedelta(seconds=30))
+    assert [(one.attempt, one.failures, one.crashes) for one in deliveries] == [(1, 0, 0)] * 3
+
+
+async def test_sigterm_finishes_what_fits_in_the_grace_time(shop: Shop) -> None:
+    await shop.publish(*["work"] * 5)
+    with shop.worker(seconds=0.5) as process:
+        await eventually(lambda: len(shop.recorded("begin")) == 5, within=STARTED)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    assert len(shop.recorded("end")) == 5
+    assert await shop.is_empty()
+
+
+async def test_kill_9_loses_nothing_and_repeats_at_most_what_the_victim_held(shop: Shop) -> None:
+    await shop.publish(*["work"] * 60)
+    with shop.worker(seconds=0.05) as victim:
+        await eventually(lambda: len(shop.recorded("end")) >= 10, within=STARTED)
+        victim.kill()
+        victim.wait()
+        held = (await shop.group()).leased
+        assert held > 0
+    with shop.worker(seconds=0.0):
+        await eventually(shop.is_empty, within=STARTED)
+    ends = Counter(shop.recorded("end"))
+    assert set(ends) == {f"o{n}" for n in range(60)}
+    assert sum(ends.values()) - 60 <= held
+    assert (await shop.group()).dead == 0
+
+
+async def test_a_message_that_takes_down_three_workers_is_isolated_as_poison(shop: Shop) -> None:
+    await shop.publish("exit", "work")
+    with shop.worker("--processes", "2"):
+        await eventually(lambda: _dead(shop), within=STARTED)
+        (letter,) = await shop.broker.dead_letters.page(ORDERS)
+        assert (letter.kind, letter.crashes, letter.failures) == (FailureKind.POISON, 3, 0)
+        assert shop.recorded("end") == ["o1"]
+        assert len(shop.pids()) >= 3
+
+
+async def _dead(shop: Shop) -> bool:
+    return (await shop.group()).dead == 1
+
+
+async def test_instances_show_as_failed_failed_and_inactive_within_15_seconds(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONSUMER_HEARTBEAT_INTERVAL", "1000")
+    with shop.worker() as killed, shop.worker() as stopped, shop.worker() as gentle:
+        await eventually(lambda: _states(shop, {InstanceStatus.ACTIVE: 3}), within=STARTED)
+        killed.kill()
+        stopped.send_signal(signal.SIGSTOP)
+        gentle.send_signal(signal.SIGTERM)
+        since = time.monotonic()
+        expected = {InstanceStatus.FAILED: 2, InstanceStatus.INACTIVE: 1}
+        await eventually(lambda: _states(shop, expected), within=timedelta(seconds=15))
+        assert time.monotonic() - since < 15
+        stopped.send_signal(signal.SIGCONT)
+
+
+async def _states(shop: Shop, expected: dict[InstanceStatus, int]) -> bool:
+    return await shop.states() == Counter(expected)
+
+
+async def test_a_stopped_worker_that_wakes_after_its_lease_does_not_settle_what_another_has_done(shop: Shop) -> None:
+    await shop.publish("work")
+    with shop.worker(seconds=1.5) as sleeper:
+        await eventually(lambda: len(shop.recorded("begin")) == 1, within=STARTED)
+        sleeper.send_signal(signal.SIGSTOP)
+        with shop.worker(seconds=0.0):
+            await eventually(shop.is_empty, within=STARTED)
+            sleeper.send_signal(signal.SIGCONT)
+            await eventually(lambda: len(shop.recorded("end")) == 2)
+        sleeper.send_signal(signal.SIGTERM)
+        assert sleeper.wait(15) == 0
+    assert await shop.is_empty()
+    assert (await shop.group()).dead == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "word"),
+    [
+        ("tests.runtime.nowhere:mq", "cannot be imported"),
+        ("tests.runtime.shop:nothing", "has no 'nothing'"),
+        ("tests.runtime.shop:charge", "not a MessageQueueManager"),
+        ("tests.runtime.shop", "module:name"),
+    ],
+)
+def test_a_target_that_is_no_manager_is_a_sentence_and_exit_code_2(tmp_path: Path, target: str, word: str) -> None:
+    environment = {**os.environ, "SHOP_RECORD": str(tmp_path / "record"), "GODWIT_URL": "memory://"}
+    command = [sys.executable, "-m", "godwit", "worker", target]
+    done = subprocess.run(
+        command, env=environment, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
