@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import multiprocessing
+import os
 import sqlite3
 import tempfile
 from datetime import timedelta
@@ -90,9 +91,10 @@ async def consume(broker: SqliteBroker, count: int) -> float:
 
 
 async def fill(broker: SqliteBroker, count: int) -> None:
-    """Make a backlog."""
+    """Make a backlog, and let the kernel write it out before anything is measured."""
     for _ in range(count // FILL):
         await broker.publish(envelopes(FILL))
+    await asyncio.to_thread(os.sync)
 
 
 async def against_bare(folder: Path, count: int, repeats: int) -> dict[str, list[float]]:
