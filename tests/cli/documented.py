@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 
-from typer.main import get_command
 from typer.testing import CliRunner
 
-from godwit.cli.app import app
+from godwit.cli.app import COMMANDS, app
 from tests.project.specification import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"
 _PART = re.compile(r"(<!-- help: start;[^\n]*-->\n).*(<!-- help: end -->)", re.DOTALL)
-
-
-def commands() -> list[str]:
-    """Return the names of all commands."""
-    return list(getattr(get_command(app), "commands"))  # noqa: B009 # typer's group type is private
 
 
 def help_of(*words: str) -> str:
@@ -29,7 +23,7 @@ def help_of(*words: str) -> str:
 def section() -> str:
     """Return the help of all commands as Markdown."""
     parts = []
-    for words in ((), *((name,) for name in commands())):
+    for words in ((), *((name,) for name in COMMANDS)):
         line = " ".join(("godwit", *words, "--help"))
         parts.append(f"```text\n$ {line}\n{help_of(*words)}\n```\n")
     return "\n".join(parts)

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import godwit
+from godwit.cli.app import COMMANDS
 from godwit.cli.exits import Exit, exit_of
 from godwit.core import errors
 from godwit.core.errors import GodwitError
-from tests.cli.documented import PAGE, commands, help_of, page_with, section
+from tests.cli.documented import PAGE, help_of, page_with, section
 from tests.cli.terminal import Terminal
 
 
@@ -31,12 +32,23 @@ def test_the_page_shows_the_help_of_every_command() -> None:
     assert page_with(section()) == PAGE.read_text(encoding="utf-8"), "run: python -m tests.cli.documented"
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_has_an_example_and_explains_every_option(command: str) -> None:
     text = help_of(command)
     assert "Example" in text
     assert re.findall(r"^ +(?:-\w, )?--[\w-]+(?: \S+)?$", text, re.MULTILINE) == []
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    code = "import sys, godwit.cli.app as a; a.app(['--version'], standalone_mode=False)"
+    code = f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {code}"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+    assert not {"godwit.manager", "godwit.runtime", "sqlite3", "rich.progress"} & set(loaded)
+
+
+def test_a_similar_command_is_suggested(terminal: Terminal) -> None:
+    assert "queues" in terminal.error("queue", code=2)["fact"]
 
 
 def test_every_exit_code_is_explained() -> None:

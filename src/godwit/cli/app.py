@@ -5,21 +5,47 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from importlib import import_module
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from godwit import __version__
-from godwit.cli import backup, config, publish, pull, queues, settle, worker
-from godwit.cli.demo import command as demo
 from godwit.cli.exits import Exit, exit_of
 from godwit.cli.output import print_error
 from godwit.core.errors import GodwitError
 
+COMMANDS: Final = {
+    "publish": "godwit.cli.publish",
+    "pull": "godwit.cli.pull",
+    "ack": "godwit.cli.settle",
+    "nack": "godwit.cli.settle",
+    "queues": "godwit.cli.queues",
+    "worker": "godwit.cli.worker",
+    "config": "godwit.cli.config",
+    "backup": "godwit.cli.backup",
+    "demo": "godwit.cli.demo.command",
+}
+"""Where each command lives, in the order of the help. A module is imported when its command is called."""
+
 
 class Commands(TyperGroup):
     """Runs a command; its outcome, or the error it raised, becomes the exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 # as typer calls it
+        """Return all names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 # as typer calls it
+        """Return a command, importing its module; all of them for an unknown one, so that a similar name is found."""
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+            if name not in self.commands:
+                part = typer.Typer(callback=lambda: None, rich_markup_mode=None)
+                import_module(COMMANDS[name]).register(part)
+                self.commands |= getattr(get_command(part), "commands")  # noqa: B009 # typer's group type is private
+        return self.commands.get(cmd_name)
 
     def main(  # type: ignore[override] # typer's other switches are decided here
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
@@ -89,7 +115,3 @@ def top(
     """Show the help when no command is named."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-for module in (publish, pull, settle, queues, worker, config, backup, demo):
-    module.register(app)

@@ -50,7 +50,7 @@ def demo(
     sabotage: Annotated[bool, typer.Option("--sabotage", hidden=True)] = False,
     as_json: Json = False,
 ) -> Exit:
-    """Watch Godwit at work: thousands of messages, one kill -9, none lost.
+    """Watch it at work: many messages, one kill -9, none lost.
 
     Two publisher processes and several worker processes share a fresh SQLite file. Some handlings fail and are retried,
     some messages become dead letters, and one worker is killed with -9 while it holds messages. In the end the records
@@ -119,7 +119,7 @@ def _print(console: Console, verdict: Verdict, seconds: float, folder: Path | No
     console.print(reconciliation(verdict))
     console.print()
     if verdict.reconciled:
-        console.print(Text.assemble(("Reconciled", "bold green"), f" in {seconds:.0f} s. {_explained(verdict)}"))
+        console.print(Text.assemble(("Reconciled", "bold green"), f" in {seconds:.0f} s: {_explained(verdict)}"))
     else:
         for problem in verdict.problems:
             console.print(Text(problem, "red"))
@@ -132,9 +132,9 @@ def _explained(verdict: Verdict) -> str:
     among = f"also {verdict.slow} leases ran out on this slow machine" if verdict.slow else "all of them among these"
     lanes = ", ".join(f"{lane} {seconds:.2f} s" for lane, seconds in verdict.waits.items())
     return (
-        "Published = done + dead + open; nothing lost, nothing out of order.\n"
+        "published = done + dead + open, lost 0, out of order 0.\n"
         f"The killed worker held {counted(verdict.held, 'message')}; {verdict.total('twice')} handled twice, {among}.\n"
-        f"Median wait of an order by priority: {lanes}."
+        f"Median wait of orders: {lanes}."
     )
 
 
