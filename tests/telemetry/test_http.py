@@ -133,6 +133,7 @@ async def test_a_body_is_never_read_as_the_next_request(site: Site) -> None:
         b"GET  /metrics HTTP/1.1\r\n\r\n",
         b"GET /metrics HTTP/1.1\r\nno colon\r\n\r\n",
         b"GET /metrics HTTP/1.1\r\nHost : x\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nContent-Length: 9\r\ncontent-length: 0\r\n\r\n",
         b"GET /metrics HTTP/1.1\r\nA: b\r\n folded: c\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
     ],
@@ -198,10 +199,13 @@ async def test_it_listens_on_loopback_and_closing_ends_open_connections() -> Non
     assert site.server._server is not None
     assert {name.getsockname()[0] for name in site.server._server.sockets} == {"127.0.0.1"}
     port = site.server.port
+    complaints: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, said: complaints.append(said))
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await eventually(lambda: bool(site.server._connections))
     await site.server.close()
     assert await reader.read() == b""
+    assert complaints == []
     writer.close()
     with pytest.raises(OSError, match="Connect"):
         await asyncio.open_connection("127.0.0.1", port)

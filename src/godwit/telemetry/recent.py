@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+from math import isfinite
 from typing import Final
 
 import msgspec
@@ -81,7 +82,7 @@ class RecentTimes:
         window = self.queues.get(queue) or self._window(self.queues, queue, columns=5)
         row, sums = window.row(), window.sums
         sums[row + _COLUMN_OF[outcome]] += runs
-        sums[row + _SECONDS] += seconds
+        sums[row + _SECONDS] += seconds if isfinite(seconds) else 0.0
 
     def poisoned(self, queue: str, count: int) -> None:
         """Add messages that took their workers down."""
