@@ -47,7 +47,6 @@ def nested(depth: int) -> Any:
         message(priority=100),
         message(id=MessageId("x" * 255)),
     ],
-    ids=lambda message: repr(message)[:40],
 )
 def test_what_is_exactly_at_a_limit_is_accepted(good: Message) -> None:
     assert seal(good).queue == "orders"
@@ -115,7 +114,6 @@ def test_a_bad_message_is_refused_naming_the_field(case: str) -> None:
         Message(queue=QueueName("{orders}")),
         message(routing=Routing(consumer_group=GroupName(""))),
     ],
-    ids=lambda bad: repr(bad)[:60],
 )
 def test_a_bad_name_is_refused(bad: Message) -> None:
     with pytest.raises(InvalidName):
