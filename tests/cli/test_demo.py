@@ -45,8 +45,11 @@ def test_the_demo_reconciles_although_a_worker_is_killed(terminal: Terminal) -> 
         assert (line["open"], line["lost"], line["out_of_order"]) == (0, 0, 0)
     assert sum(line["dead"] for line in lines) > 0
     held = document["held_by_killed_worker"]
+    elsewhere = document["leases_run_out_elsewhere"]
     assert isinstance(held, int)
+    assert isinstance(elsewhere, int)
     assert held > 0
+    assert sum(line["twice"] for line in lines) <= held + elsewhere
     assert document["folder"] is None
     assert list(terminal.folder.iterdir()) == []
 

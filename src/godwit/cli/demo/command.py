@@ -107,6 +107,7 @@ def _document(verdict: Verdict, seconds: float, folder: Path | None) -> dict[str
         "reconciled": verdict.reconciled,
         "seconds": round(seconds, 1),
         "held_by_killed_worker": verdict.held,
+        "leases_run_out_elsewhere": verdict.slow,
         "lines": msgspec.to_builtins(verdict.lines),
         "problems": verdict.problems,
         "median_wait_of_orders": verdict.waits,
