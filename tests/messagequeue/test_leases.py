@@ -161,6 +161,8 @@ def test_br_009_the_new_deadline_counts_from_now(queue: MessageQueue, clock: Man
     (pulled,) = queue.pull("sub", 10)
     queue.modify_ack_deadline(pulled.ack_id, 1)
     clock.advance(timedelta(seconds=1))
+    with pytest.raises(InvalidAckId):
+        queue.ack(pulled.ack_id)
     assert [one.delivery_attempt for one in queue.pull("sub", 10)] == [2]
 
 
@@ -221,7 +223,9 @@ def test_br_018_an_ack_id_names_its_subscription_and_attempt_and_settles_no_othe
     assert one.ack_id.endswith("-1")
     queue.ack(one.ack_id)
     assert len(queue.get_leases("sub-2")) == 1
-    queue.ack(two.ack_id)
+    queue.nack(two.ack_id)
+    (two,) = queue.pull("sub-2", 10)
+    assert str(two.ack_id).endswith("-2")
 
 
 def test_br_018_only_the_newest_ack_id_of_a_message_is_valid(queue: MessageQueue, clock: ManualClock) -> None:

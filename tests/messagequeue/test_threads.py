@@ -149,9 +149,12 @@ def test_the_clean_up_thread_looks_every_60_seconds_unless_told(queue: MessageQu
 
 async def test_the_clean_up_thread_keeps_no_forgotten_queue_alive() -> None:
     queue = MessageQueue(clean_up_every=OFTEN)
-    subscribe(queue, "sub")
+    subscribe(queue, "sub", options=SubscriptionOptions(ack_deadline_seconds=600))
     queue.publish("test-topic", [message()])
     queue.pull("sub", 1)
+    hub = queue._hub
+    began_ms = hub._cleaned_up_ms
+    await eventually(lambda: hub._cleaned_up_ms > began_ms, what="the first look of the thread")
     gone = weakref.ref(queue)
     del queue
     await eventually(lambda: gc.collect() >= 0 and gone() is None, what="the end of the queue")

@@ -131,7 +131,7 @@ class MessageQueue:
             metadata = SubscriptionMetadata(
                 name=subscription_name, topic=topic_name, created=from_ms(now_ms), options=options
             )
-            self._hub.add(metadata, now_ms)
+            self._hub.add(metadata)
 
     def unregister_subscription(self, subscription_name: str) -> None:
         """Remove a subscription with all it holds."""

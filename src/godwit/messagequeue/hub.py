@@ -84,11 +84,10 @@ class Hub:
 
     # Coming and going
 
-    def add(self, metadata: SubscriptionMetadata, now_ms: int) -> None:
-        """Create a subscription of a topic that exists."""
+    def add(self, metadata: SubscriptionMetadata) -> None:
+        """Create a subscription of a topic that exists; dead letters that waited for one come with the next call."""
         subscription = Subscription(metadata, self.engine)
         self.subscriptions[metadata.name] = self.topics[metadata.topic].subscriptions[metadata.name] = subscription
-        self._move_dead_letters(now_ms)  # some may have waited for this one
 
     def remove_topic(self, name: str) -> None:
         """Remove a topic; its subscriptions lose all messages and stay, detached for good."""
