@@ -37,7 +37,7 @@ MOUNTS = """\
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/home/godwit.db", "ext4"),
+        ("/data/godwit.db", "ext4"),
         ("/srv/with space/godwit.db", "nfs4"),
         ("/srv/share/godwit.db", "cifs"),
         ("/srv/shared/godwit.db", "ext4"),

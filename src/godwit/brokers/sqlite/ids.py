@@ -15,6 +15,7 @@ from godwit.core.clock import milliseconds
 from godwit.core.envelope import Envelope
 
 INSERT_ID: Final = "INSERT OR IGNORE INTO broker_ids VALUES (?, ?, ?, ?, ?, NULL)"
+DELETE_NEW: Final = "DELETE FROM broker_ids WHERE queue_id = ? AND id = ? AND seq = ?"
 SELECT_ID: Final = "SELECT until, run, seq, older FROM broker_ids WHERE queue_id = ? AND id = ?"
 UPSERT_ID: Final = "INSERT OR REPLACE INTO broker_ids VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_FORGET: Final = "INSERT INTO broker_forget (look_at, queue_id, ids) VALUES (?, ?, ?)"
@@ -39,12 +40,10 @@ def insert_ids(work: Work, queue: Queue, stored: Stored, now_ms: int) -> bool:
         (queue_id, message[ID], message[READY_AT] + window_ms if window_ms else 0, run.last, message[SEQ])
         for message, run in stored
     ]
-    work.execute("SAVEPOINT ids")
     if work.executemany(INSERT_ID, rows).rowcount != len(rows):
-        work.execute("ROLLBACK TO ids")
-        work.execute("RELEASE ids")
+        # No savepoint around it, which would cost all publishes: the new publish_seqs tell our rows from older ones.
+        work.executemany(DELETE_NEW, [(queue_id, row[1], row[4]) for row in rows])
         return False
-    work.execute("RELEASE ids")
     _look_later(work, queue_id, [row[1] for row in rows], max(row[2] for row in rows) or now_ms + LOOK_AGAIN_MS)
     return True
 

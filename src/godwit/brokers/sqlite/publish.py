@@ -23,7 +23,7 @@ NO_LIMIT: Final = 1 << 62
 
 def publish(work: Work, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
     """Check everything, then store chunk by chunk; return the receipts and what stopped a later chunk."""
-    for name, group in {(envelope.queue, envelope.group) for envelope in envelopes}:
+    for name, group in dict.fromkeys((envelope.queue, envelope.group) for envelope in envelopes):
         queue = work.queue(name)
         if group is not None:
             work.group(queue, group)
@@ -141,7 +141,7 @@ def _store(work: Work, queue: Queue, groups: list[Group], plan: Plan, now_ms: in
     """Write a plan: runs, copies with rows of their own, counters, journal."""
     queue.turn, queue.publish_seq = plan.turn, plan.seq
     queue.published += len(plan.stored)
-    plain_bytes = sum(message[SIZE] for run in plan.runs if run.plain for message in run.messages)
+    plain_bytes = sum(run.size for run in plan.runs if run.plain)
     plain = sum(len(run.messages) for run in plan.runs if run.plain)
     for index, group in enumerate(groups):
         group.ready += plain
@@ -188,10 +188,12 @@ def _journal_arrivals(work: Work, queue: Queue, group: Group, plan: Plan, copy: 
         if queue.keeps_body:
             n = size = 0
             for run in runs:
-                here = [m[SIZE] for m in run.messages if m[GROUP] in (None, group.name) and m[SEQ] not in dropped]
                 run.holds += 1
-                n += len(here)
-                size += sum(here)
+                if run.plain:
+                    n, size = n + len(run.messages), size + run.size
+                    continue
+                here = [m[SIZE] for m in run.messages if m[GROUP] in (None, group.name) and m[SEQ] not in dropped]
+                n, size = n + len(here), size + sum(here)
             if n:
                 work.journal_recipe(queue, n, size, recipe)
             else:
