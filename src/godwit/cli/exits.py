@@ -11,6 +11,7 @@ from godwit.core.errors import (
     InvalidArgumentError,
     NotFoundError,
     PartialPublish,
+    QueueDraining,
     QueueFull,
 )
 
@@ -39,7 +40,7 @@ def exit_of(error: GodwitError) -> Exit:
             return Exit.NOT_FOUND
         case InvalidArgumentError():
             return Exit.BAD_INPUT
-        case QueueFull() | BrokerBusy():
+        case QueueFull() | QueueDraining() | BrokerBusy():
             return Exit.TRY_LATER
         case _:
             return Exit.UNAVAILABLE

@@ -11,11 +11,12 @@
     │   ├── TransformFailed
     │   └── UnknownScheme
     ├── NotFoundError (5)           the thing named does not exist
-    │   ├── QueueNotFound, GroupNotFound, MessageNotHeld
+    │   ├── QueueNotFound, GroupNotFound, MessageNotHeld, LetterNotFound
     │   ├── TopicNotFound, SubscriptionNotFound
     │   └── Unroutable
     ├── AlreadyExistsError (6)      it exists, with other settings
     ├── QueueFull (8)               a group's limit is reached; retry when it has drained
+    ├── QueueDraining (9)           a queue takes no messages until it is resumed
     ├── ExtraRequired (9)           an optional package is not installed
     ├── SchedulerRequired (9)       a recurring message needs a scheduler
     ├── CircuitOpen (14)            a breaker stops calls that would fail
@@ -267,6 +268,22 @@ class MessageNotHeld(NotFoundError):
         return "Settle a message where it was pulled, once, and before its lease ends."
 
 
+class LetterNotFound(NotFoundError):
+    """No dead letter has this id: it never existed, or it was replayed or discarded."""
+
+    def __init__(self, letter_id: str) -> None:
+        self.letter_id = letter_id
+        super().__init__(letter_id)
+
+    @property
+    def fact(self) -> str:
+        return f"There is no dead letter {shown(self.letter_id)}"
+
+    @property
+    def remedy(self) -> str:
+        return "It was replayed or discarded, or never existed; list those there are (godwit dlq list)."
+
+
 class TopicNotFound(NotFoundError):
     """The in-process broker has no topic of this name."""
 
@@ -350,6 +367,24 @@ class QueueFull(GodwitError):
     @property
     def remedy(self) -> str:
         return "Publish again when its workers have caught up, raise the limit, or set overflow = drop for that group."
+
+
+class QueueDraining(GodwitError):
+    """Somebody drains the queue: it takes no messages while its consumers empty it."""
+
+    code = 9
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(queue)
+
+    @property
+    def fact(self) -> str:
+        return f"Queue {shown(self.queue)} is being drained and takes no messages"
+
+    @property
+    def remedy(self) -> str:
+        return "Publish again once it is resumed (godwit resume), or use another queue."
 
 
 class ExtraRequired(GodwitError):

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from godwit.admin.control import PAUSE_PREFIX, pause_key
 from godwit.brokers.contract import Place, Shared
 from godwit.core.breaker import BreakerRule, Circuit
 from godwit.core.clock import Clock
 from godwit.runtime.breaker import Breaker
-
-PAUSE_PREFIX = "pause/"
-
-
-def pause_key(queue: str, group: str | None = None) -> str:
-    """Return the shared key whose presence pauses a queue or one group of it."""
-    return f"{PAUSE_PREFIX}{queue}" if group is None else f"{PAUSE_PREFIX}{queue}#{group}"
 
 
 class Gate:
@@ -27,11 +21,12 @@ class Gate:
         }
         self._paused: frozenset[str] = frozenset()
 
-    async def refresh(self) -> None:
-        """Look at the shared state once."""
-        self._paused = frozenset(await self._shared.scan(PAUSE_PREFIX))
+    async def refresh(self) -> bool:
+        """Look at the shared state once; say whether pauses were lifted."""
+        before, self._paused = self._paused, frozenset(await self._shared.scan(PAUSE_PREFIX))
         for breaker in self.breakers.values():
             await breaker.refresh()
+        return bool(before - self._paused)
 
     @property
     def is_open(self) -> bool:

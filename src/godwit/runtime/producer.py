@@ -20,6 +20,7 @@ from godwit.core.errors import (
     GodwitError,
     InvalidMessage,
     PartialPublish,
+    QueueDraining,
     StorageCorrupt,
     StorageFull,
     StorageTooNew,
@@ -31,6 +32,7 @@ from godwit.core.retry import RetryPolicy, execute_with_retry
 from godwit.core.routing import Router, Transform
 from godwit.core.schemas import Schemas
 from godwit.runtime.batching import Batcher
+from godwit.runtime.draining import Drains
 from godwit.runtime.preparing import Preparation
 from godwit.runtime.producer_stats import ProducerCounts, ProducerEntry, ProducerStats
 
@@ -98,6 +100,7 @@ class QueueProducer:
         self._batcher = Batcher(self._published)
         self._counts = ProducerCounts(source, clock)
         self._entry = ProducerEntry(broker.shared, self._counts)
+        self._drains = Drains(broker.shared)
         self._closed = False
         self._calls = 0
         self._idle = asyncio.Event()
@@ -111,6 +114,9 @@ class QueueProducer:
         try:
             envelope = self._preparation.prepare(message, scheduled_at, expires_at)
             queue = envelope.queue
+            if not self._drains.is_known:
+                await self._drains.refresh()
+            self._drains.check((envelope.queue,))
             receipt = await self._batcher.publish(envelope)
         except Exception as error:
             self._failed(queue or _named(message), error)
@@ -128,6 +134,7 @@ class QueueProducer:
         try:
             envelopes = [self._prepared(index, message) for index, message in enumerate(messages)]
             if envelopes:
+                await self._refuse_drained(envelopes)
                 # The broker stores runs of one queue as chunks; the order inside a queue stays.
                 await self._stored(sorted(envelopes, key=lambda envelope: envelope.queue))
         finally:
@@ -174,6 +181,15 @@ class QueueProducer:
                 raise error.at(index) from error
             if isinstance(error, GodwitError):
                 error.add_note(f"It is message {index} of the batch; none of them was published.")
+            raise
+
+    async def _refuse_drained(self, envelopes: Sequence[Envelope]) -> None:
+        if not self._drains.is_known:
+            await self._drains.refresh()
+        try:
+            self._drains.check(dict.fromkeys(envelope.queue for envelope in envelopes))
+        except QueueDraining as error:
+            self._failed(error.queue, error, len(envelopes))
             raise
 
     async def _published(self, envelopes: Sequence[Envelope]) -> list[Receipt]:

@@ -1,0 +1,1 @@
+"""Looking after queues by hand: dead letters, pauses, drains, purges."""
