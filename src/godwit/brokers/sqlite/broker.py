@@ -121,10 +121,12 @@ class SqliteBroker:
             self._reader = open_reader(self._path)
             self._reader_runs = Runs(self._reader)
             self._readers = ThreadPoolExecutor(1, thread_name_prefix="godwit-sqlite-reader")
-        except OSError as error:
+        except BaseException as error:
             if writer is not None:
                 await writer.close()
-            raise self._unwritable(error) from error
+            if isinstance(error, OSError):
+                raise self._unwritable(error) from error
+            raise
         return writer
 
     def _unwritable(self, error: OSError) -> BrokerUnavailable:

@@ -158,7 +158,10 @@ class Writer:
         await asyncio.to_thread(self._thread.join, self._busy_seconds)
         if self._timer is not None:
             self._timer.cancel()
-        await asyncio.to_thread(self._close_file)
+        if (
+            not self._thread.is_alive()
+        ):  # else it waits for a lock that does not come free: leave the file to the kernel
+            await asyncio.to_thread(self._close_file)
 
     def _close_file(self) -> None:
         with self._lock:  # closing the last connection checkpoints
