@@ -9,8 +9,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self, TypeVar
 
-import structlog
-
 from godwit import __version__, config
 from godwit.brokers.contract import MAX_LEASE, NO_WAIT, Ack, Broker, Delivery, GiveUp, Retry
 from godwit.brokers.urls import connect
@@ -20,6 +18,7 @@ from godwit.core.conditions import Condition
 from godwit.core.errors import BrokerClosed, BrokerError, InvalidAckId, MessageNotHeld
 from godwit.core.handling import Classifier, Permanent, judge
 from godwit.core.handling import Retry as RetryLater
+from godwit.core.logs import get_logger
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.retry import RetryPolicy
@@ -39,7 +38,7 @@ from godwit.telemetry.monitor import QueueMonitor
 
 H = TypeVar("H", bound=Handler)
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 class MessageQueueManager:

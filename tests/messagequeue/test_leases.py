@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from structlog.testing import capture_logs
 
 from godwit.core.clock import ManualClock, from_ms
 from godwit.messagequeue import BackoffPolicy, InvalidAckId, InvalidArgumentError, MessageQueue, SubscriptionOptions
+from tests.logs import capture_logs
 from tests.messagequeue.making import SECOND, dead_lettering, message, numbered, subscribe, texts
 
 

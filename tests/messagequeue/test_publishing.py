@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from godwit.core.clock import ManualClock, from_ms
 from godwit.messagequeue import InternalMessage, InvalidArgumentError, MessageQueue, SubscriptionOptions
+from tests.logs import capture_logs
 from tests.messagequeue.making import message, numbered, subscribe, texts
 
 MB = 1 << 20

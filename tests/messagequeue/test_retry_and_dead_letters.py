@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from godwit.core.clock import ManualClock
 from godwit.messagequeue import (
@@ -18,6 +17,7 @@ from godwit.messagequeue import (
     MessageQueue,
     SubscriptionOptions,
 )
+from tests.logs import capture_logs
 from tests.messagequeue.making import SECOND, dead_lettering, message, numbered, subscribe, texts, use_up
 
 MILLISECOND = timedelta(milliseconds=1)

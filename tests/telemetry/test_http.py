@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-import structlog
 
 from godwit.core.clock import ManualClock
 from godwit.telemetry.health import HealthStatus, QueueHealthMonitor, QueueMetrics
 from godwit.telemetry.http import MAX_CONNECTIONS, MAX_HEAD_BYTES, TelemetryServer
 from godwit.telemetry.metrics import QueueMetricsCollector
+from tests.logs import capture_logs
 from tests.telemetry.parsing import open_metrics_families, plain_families
 from tests.waiting import eventually
 
@@ -187,7 +187,7 @@ async def test_connections_are_limited_and_come_free_again(site: Site) -> None:
 
 async def test_a_broken_page_is_500_and_says_nothing_of_the_reason(site: Site) -> None:
     site.broken = True
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         status, _, body = await site.ask("/metrics")
     assert (status, body) == (500, b"Internal Server Error\n")
     assert logs[0]["event"] == "telemetry_page_failed"

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import structlog
 from msgspec.structs import replace
 
 from godwit.brokers.contract import DeadLetter, GiveUp, LetterId
@@ -21,6 +20,7 @@ from godwit.telemetry.alerts import Alert
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.monitor import QueueMonitor
 from godwit.telemetry.recent import Outcome
+from tests.logs import capture_logs
 from tests.waiting import eventually
 
 ORDERS, BILLING = QueueName("orders"), GroupName("billing")
@@ -170,7 +170,7 @@ async def test_without_the_broker_it_is_unhealthy_and_still_tells_what_it_knows(
     world.monitor._read_stats = gone  # type: ignore[assignment]
     world.monitor.register_check("database", gone)  # type: ignore[arg-type]
     world.collector.processed("orders", "billing", [0.1], Outcome.DEAD)
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         await world.monitor.tick()
     assert [entry["event"] for entry in logs] == ["queue_stats_unavailable"]
     assert "pw" not in str(logs)
@@ -189,7 +189,7 @@ async def test_it_runs_until_cancelled_and_survives_a_bad_round(world: World) ->
         return 0
 
     world.monitor.tick = tick  # type: ignore[method-assign]
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         task = asyncio.create_task(world.monitor.run(timedelta(milliseconds=1)))
         await eventually(lambda: len(rounds) > 2)
         task.cancel()

@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 import pytest
-import structlog
 
 from godwit.core.errors import InvalidSetting
 from godwit.telemetry.alerts import Alert, AlertName
 from godwit.telemetry.sinks import WebhookRefused, WebhookSink, log_sink, tell
+from tests.logs import capture_logs
 
 ALERT = Alert(
     name=AlertName.HIGH_QUEUE_DEPTH,
@@ -160,7 +160,7 @@ async def test_a_sink_that_fails_or_hangs_does_not_stop_the_others() -> None:
     def works_in_a_thread(alert: Alert) -> None:
         told.append(threading.current_thread().name)
 
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         await tell([broken, hangs, works, works_in_a_thread], [ALERT], timeout=timedelta(seconds=0.2))
     assert told[0] == "orders/billing"
     assert told[1] != threading.current_thread().name
@@ -179,7 +179,7 @@ async def test_a_plain_function_that_returns_a_coroutine_is_awaited() -> None:
 
 
 def test_the_log_gets_fields() -> None:
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         log_sink(ALERT)
         log_sink(msgspec.structs.replace(ALERT, state="cleared"))
     assert [entry["log_level"] for entry in logs] == ["warning", "info"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from godwit.cli.exits import Exit
 from godwit.cli.output import remarks
 from godwit.cli.targets import UnusableTarget, load_manager
 from godwit.cli.values import whole
+from godwit.core.logs import JsonLines
 from godwit.core.names import QueueName
 from godwit.manager import MessageQueueManager
 from godwit.runtime.consumer import Consumer
@@ -54,12 +56,14 @@ def worker(
             help="Serve /metrics and /health/queue on 127.0.0.1, from this port up.",
         ),
     ] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON.")] = False,
 ) -> Exit:
     """Run consumers until SIGTERM or Ctrl-C.
 
     The first signal stops pulling, finishes what fits in the grace time and hands the rest back; a second one leaves at
     once. With several processes, one that dies is started again.
     """
+    write_logs(as_json=log_json)
     manager = load_manager(target)
     wanted = None if queues is None else [QueueName(name.strip()) for name in queues.split(",") if name.strip()]
     consumers = chosen(target, manager, wanted, concurrency)
@@ -69,6 +73,13 @@ def worker(
         metrics_port += int(os.environ.get(CHILD, "0"))
     asyncio.run(serve(manager, consumers, metrics_port))
     return Exit.OK
+
+
+def write_logs(*, as_json: bool) -> None:
+    """Send log lines to stderr, unless the application has its own logging by then."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def chosen(

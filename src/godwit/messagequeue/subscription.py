@@ -9,7 +9,6 @@ from itertools import islice, takewhile
 from typing import Any, Final, cast
 
 import msgspec
-import structlog
 
 from godwit.brokers.contract import Ack, Delivery, Retry
 from godwit.brokers.memory.engine import MemoryEngine
@@ -17,6 +16,7 @@ from godwit.core.clock import from_ms, milliseconds
 from godwit.core.errors import InvalidAckId
 from godwit.core.failure import FailureKind
 from godwit.core.journal import shard_name
+from godwit.core.logs import get_logger
 from godwit.core.names import DEFAULT_GROUP, AckId, queue_name
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.messagequeue.parcel import Parcel, ack_id_of, address, unwrap
@@ -33,7 +33,7 @@ EXPIRED_ACK_IDS: Final = MAX_MESSAGES
 FORGET_ACK_IDS_AFTER_MS: Final = milliseconds(timedelta(minutes=10))
 WARN_AGAIN_AFTER_MS: Final = milliseconds(timedelta(minutes=1))
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Subscription:

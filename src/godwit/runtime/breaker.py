@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from godwit.brokers.contract import Shared
 from godwit.core.breaker import CLOSED, BreakerRule, BreakerState, Circuit, opened, probing
 from godwit.core.clock import Clock
 from godwit.core.errors import CircuitOpen
+from godwit.core.logs import get_logger
 
 T = TypeVar("T")
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(BreakerState)
 

@@ -10,10 +10,10 @@ from concurrent.futures import Executor
 from typing import Any, Final, cast
 
 import msgspec
-import structlog
 
 from godwit.core.errors import InvalidMessage
 from godwit.core.handling import BatchFailed, Permanent
+from godwit.core.logs import get_logger
 from godwit.core.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer
 from godwit.runtime.held import Held
@@ -21,7 +21,7 @@ from godwit.runtime.timelimit import TimeLimit
 
 MAX_RESULT_BYTES: Final = 4096
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 _encoder = msgspec.json.Encoder()
 
 

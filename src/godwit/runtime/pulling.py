@@ -9,11 +9,10 @@ from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Final
 
-import structlog
-
 from godwit.brokers.contract import Broker, Delivery, Settlement
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.handling import Judgement
+from godwit.core.logs import get_logger
 from godwit.core.names import QueueName
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.execution import Execution
@@ -26,7 +25,7 @@ GATED_WAIT: Final = timedelta(seconds=1)
 _PAUSE_AFTER_ERROR: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 class Puller:

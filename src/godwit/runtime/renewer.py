@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-import structlog
-
 from godwit.core.errors import GodwitError
+from godwit.core.logs import get_logger
 from godwit.core.names import AckId
 from godwit.runtime.held import HeldTable
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 ExtendNow = Callable[[Sequence[AckId], timedelta], list[AckId]]
 

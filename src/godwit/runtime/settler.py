@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-import structlog
-
 from godwit.brokers.contract import Broker, Settlement
 from godwit.core.errors import BrokerClosed, BrokerError
+from godwit.core.logs import get_logger
 from godwit.core.names import AckId
 
 BATCH: Final = 500
@@ -18,7 +17,7 @@ _PAUSE_AFTER_ERROR: Final = 0.25
 Settled = Callable[[Sequence[Settlement], Sequence[AckId]], Awaitable[None]]
 """Told what was settled, and which ack ids of it were refused."""
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 class Settler:

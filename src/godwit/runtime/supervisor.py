@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-import structlog
+from godwit.core.logs import get_logger
 
 RESTART_PAUSE: Final = 1.0
 """Seconds before a child that died young is started again; it doubles up to the longest pause."""
 LONGEST_PAUSE: Final = 30.0
 SETTLED_AFTER: Final = 10.0
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 class Child:

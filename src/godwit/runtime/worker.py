@@ -13,13 +13,13 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from godwit.brokers.contract import Broker, Delivery, Settlement
 from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.handling import Judgement, judge
+from godwit.core.logs import get_logger
 from godwit.core.names import AckId
 from godwit.core.retry import RetryPolicy
 from godwit.runtime.accounts import Accounts
@@ -35,7 +35,7 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 MAINTAIN_EVERY: Final = timedelta(seconds=1)
 REFRESH_EVERY: Final = timedelta(seconds=1)
 
-log = structlog.get_logger()
+log = get_logger(__name__)
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +187,8 @@ class Worker:
     async def _refresh(self) -> None:
         """Learn of pauses and breakers; without the broker nothing can be pulled anyway."""
         try:
-            await self._gate.refresh()
+            if await self._gate.refresh():
+                self.nudge()
         except BrokerClosed:
             raise
         except GodwitError as error:

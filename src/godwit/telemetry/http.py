@@ -13,8 +13,8 @@ from http import HTTPStatus
 from typing import Final, Self
 
 import msgspec
-import structlog
 
+from godwit.core.logs import get_logger
 from godwit.telemetry import exposition
 from godwit.telemetry.health import HealthStatus
 
@@ -27,7 +27,7 @@ _JSON: Final = "application/json"
 _METHODS: Final = frozenset({"GET", "HEAD"})
 _WORDS_OF_A_REQUEST_LINE: Final = 3
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, Protocol
 
-import structlog
-
 from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.core.logs import get_logger
 from godwit.telemetry.alerts import Alert, AlertName, AlertRules, Reading, rules
 from godwit.telemetry.checks import answers
 from godwit.telemetry.health import (
@@ -31,7 +30,7 @@ from godwit.telemetry.sinks import Sink, log_sink, tell
 
 INTERVAL: Final = timedelta(minutes=1)
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class GroupNumbers(Protocol):

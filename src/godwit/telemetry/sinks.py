@@ -12,9 +12,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 
 from godwit.core.errors import GodwitError, InvalidSetting
+from godwit.core.logs import get_logger
 from godwit.telemetry.alerts import Alert
 from godwit.telemetry.health import described
 
@@ -27,7 +27,7 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TOO_MANY, _SERVER_ERRORS, _OK, _REDIRECTS = 429, 500, 200, 300
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 Sink = Callable[[Alert], Awaitable[None] | None]
 """A plain function runs in a thread, so that it cannot hold up the event loop."""
