@@ -108,7 +108,7 @@ class Life:
         async def handed_back() -> bool:
             return (await self.broker.stats())[0].groups[1].leased == 0
 
-        await eventually(handed_back)
+        await eventually(handed_back, within=timedelta(seconds=3), what="handing back")
 
     async def commit(self) -> None:
         shard = shard_name(Q)

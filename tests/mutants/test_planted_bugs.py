@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.facade import FACADE
 from tests.mutants.memory import MEMORY
 from tests.mutants.plant import Mutant, copy_project, expect_red, run_tests
+from tests.mutants.sqlite import SQLITE
 
-MUTANTS = (*MEMORY,)
+MUTANTS = (*MEMORY, *SQLITE, *FACADE)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))
@@ -18,11 +20,11 @@ def test_a_planted_bug_is_noticed(mutant: Mutant, tmp_path: Path) -> None:
 
 
 def test_there_are_many_and_each_has_a_name_of_its_own() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 60
 
 
 def test_without_a_bug_the_same_machinery_is_green(tmp_path: Path) -> None:
-    tests = {test for mutant in MEMORY for test in mutant.tests}
+    tests = {test for mutant in MUTANTS for test in mutant.tests}
     code, said = run_tests(copy_project(tmp_path), tuple(sorted(tests)))
     assert code == 0, said
 
