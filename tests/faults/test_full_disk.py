@@ -20,7 +20,8 @@ from tests.faults.publisher import envelope, publish_until_refused
 from tests.faults.record import lines_of, read_all
 from tests.waiting import eventually
 
-DISK = "6m"
+DISK = "8m"
+BALLAST = 2 << 20
 ROOMY = "32m"
 PAGES = 400
 BATCH = 50
@@ -100,6 +101,21 @@ async def test_on_a_full_disk_publishes_are_refused_and_nothing_accepted_is_lost
         resize(small_disk, ROOMY)
         late = await broker.publish([envelope("late", number) for number in range(BATCH)])
         accepted.update(receipt.id for receipt in late)
+        await drain.finish(broker, accepted)
+    await reconciled(small_disk, accepted, drain.done)
+
+
+@pytest.mark.timeout(120)
+async def test_a_little_room_is_enough_to_drain_a_full_disk(small_disk: Path) -> None:
+    """The log must not take the room that came back: then the file could never take the log in."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"\0" * BALLAST)
+    accepted: set[str] = set()
+    drain = Drain()
+    async with SqliteBroker(small_disk / DATABASE) as broker:
+        await broker.declare(QueueSpec(name=Q))
+        await publish_until_full(broker, accepted, "first")
+        ballast.unlink()
         await drain.finish(broker, accepted)
     await reconciled(small_disk, accepted, drain.done)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import sqlite3
@@ -18,13 +19,15 @@ from godwit.brokers.sqlite.connection import open_writer, translated
 from godwit.brokers.sqlite.engine import SqliteEngine
 from godwit.brokers.sqlite.filelock import FileLock
 from godwit.core.clock import Clock
-from godwit.core.errors import BrokerBusy, BrokerClosed
+from godwit.core.errors import BrokerBusy, BrokerClosed, StorageFull
 from godwit.core.faults import reach
 
 GROUP_COMMIT: Final = 256
 """Calls in one transaction at most: the last one waits for all before it."""
 CHECKPOINT_SECONDS: Final = 1.0
 WAL_BYTES: Final = 64 << 20
+TIGHT_SECONDS: Final = 60.0
+"""After a full disk the log is kept empty for so long: it must not take the room the file needs to take the log in."""
 
 Step = Callable[[SqliteEngine], Any]
 
@@ -82,6 +85,7 @@ class Writer:
         self._engine = SqliteEngine(self._connection, clock)
         self._synchronous = ""
         self._checkpointed = time.monotonic()
+        self._tight_until = 0.0
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._waiting: deque[Call] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -181,6 +185,8 @@ class Writer:
                 self._lock.acquire()
                 try:
                     last = self._take_more(calls)
+                    if time.monotonic() < self._tight_until:
+                        self._empty_log()
                     self._carry_out(calls)
                     self._checkpoint()
                 finally:
@@ -219,6 +225,15 @@ class Writer:
             for call in wanted:
                 call.result, call.error = None, None
                 self._transaction([call])
+        if any(isinstance(call.error, StorageFull) for call in wanted):
+            self._tight_until = time.monotonic() + TIGHT_SECONDS
+
+    def _empty_log(self) -> None:
+        """Give the room the log takes back to the disk, if there is enough left for the file to take it in."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA busy_timeout = 50")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._connection.execute("PRAGMA busy_timeout = 5000")
 
     def _transaction(self, calls: list[Call]) -> bool:
         """Carry out calls in one transaction; False when several were lost together and are to be tried alone."""
