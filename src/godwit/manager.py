@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,9 @@ from random import Random
 from typing import Any, Self, TypeVar
 
 from godwit import __version__, config
-from godwit.brokers.contract import MAX_LEASE, NO_WAIT, Ack, Broker, Delivery, GiveUp, Retry
+from godwit.admin.control import QueueControl
+from godwit.admin.dead_letters import DeadLetterQueueHandler
+from godwit.brokers.contract import MAX_LEASE, NO_WAIT, Ack, Broker, DeadLetter, Delivery, GiveUp, LetterId, Retry
 from godwit.brokers.urls import connect
 from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
@@ -70,6 +73,8 @@ class MessageQueueManager:
         self._producer: QueueProducer | None = None
         self._telling: asyncio.Task[None] | None = None
         self.monitor = self._monitor()
+        self.dead_letters = DeadLetterQueueHandler(broker, check=self.schemas.check, clock=clock)
+        self.control = QueueControl(broker, by=self._name, clock=clock)
         self.breaker = Breaker(None, "publish", owner=self._name, rule=self._breaker_rule(), clock=clock)
 
     @classmethod
@@ -278,6 +283,7 @@ class MessageQueueManager:
                     batch_timeout=batch_timeout or configured.batch_timeout,
                     types=frozenset(types) if types is not None else None,
                     classify=classify,
+                    last_chance=_last_chance(configured.spec.max_crashes),
                     filters=self._filters(ordered, GroupName(group)),
                     check=self.schemas.check,
                 )
@@ -341,10 +347,16 @@ class MessageQueueManager:
                 "retry_rate": alerts.retry_rate,
                 "processing_time": milliseconds(alerts.processing_time),
             },
+            dead_letters=self._letters,
             clock=self._clock,
         )
         monitor.register_check("consumers", consumers(self._instance_states))
         return monitor
+
+    async def _letters(self, queue: str, group: str, after: str | None) -> list[DeadLetter]:
+        return await self.broker.dead_letters.page(
+            QueueName(queue), group=GroupName(group), after=LetterId(after) if after else None
+        )
 
     async def _instance_states(self) -> dict[str, str]:
         return {f"{one.queue}/{one.group}/{one.id}": one.status for one in await self.instances()}
@@ -367,3 +379,8 @@ class MessageQueueManager:
             reset_timeout=breaker.reset_timeout,
             half_open_probes=breaker.half_open_probes,
         )
+
+
+def _last_chance(max_crashes: int | None) -> int:
+    """Return after how many crashes a message is handled alone: never, where crashes have no limit."""
+    return sys.maxsize if max_crashes is None else max(1, max_crashes - 1)

@@ -23,7 +23,7 @@ def error(
 
 
 def messages(*ids: str, queue: QueueName = Q, type: str = "order") -> list[Message]:
-    return [Message(id=MessageId(id), queue=queue, type=type, payload={"id": id}, priority=40) for id in ids]
+    return [Message(id=MessageId(name), queue=queue, type=type, payload={"id": name}, priority=40) for name in ids]
 
 
 async def bury(

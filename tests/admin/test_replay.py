@@ -238,10 +238,10 @@ async def test_the_new_id_depends_on_the_letter_and_the_content_alone(memory: Me
     await bury_ids(memory, "a", "b")
     first, second = await letters_of(memory)
     now, later = datetime(2030, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC)
-    id = edited(first, {"priority": 1}, now).id
-    assert edited(first, {"priority": 1}, later).id == id
-    assert edited(first, {"priority": 2}, now).id != id
-    assert edited(second, {"priority": 1}, now).id != id
+    new_id = edited(first, {"priority": 1}, now).id
+    assert edited(first, {"priority": 1}, later).id == new_id
+    assert edited(first, {"priority": 2}, now).id != new_id
+    assert edited(second, {"priority": 1}, now).id != new_id
 
 
 async def test_an_edited_copy_goes_to_its_group_alone_unless_the_change_says_otherwise(memory: MemoryBroker) -> None:
@@ -301,7 +301,7 @@ async def test_a_whole_message_replaces_what_cannot_be_read(memory: MemoryBroker
         ({"priority": 101}, "priority is 101"),
         ({"attributes": {"goog": "x"}}, "reserved"),
         ({"expires_at": "2030-01-01T00:00:00"}, "does not fit"),
-        (lambda message: None, "returned NoneType"),
+        (lambda _: None, "returned NoneType"),
         (lambda message: msgspec.structs.replace(message, payload={1, 2}), "JSON"),
     ],
 )
