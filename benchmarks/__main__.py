@@ -11,7 +11,7 @@ from rich.table import Table
 
 from benchmarks.results import Report, number, save
 
-NAMES: Final = ("memory", "producer", "sqlite", "wake")
+NAMES: Final = ("memory", "producer", "sqlite", "wake", "worker")
 
 
 def show(found: Report, console: Console) -> None:

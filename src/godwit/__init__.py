@@ -1,5 +1,7 @@
 """A message queue for Python whose whole life is also a Spark table."""
 
+from typing import TYPE_CHECKING, Any
+
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, HandBack, Receipt, Retry
 from godwit.brokers.urls import connect
 from godwit.core.envelope import Envelope, seal, seal_all
@@ -8,6 +10,10 @@ from godwit.core.failure import ErrorType, FailureKind, ProcessingError
 from godwit.core.message import Kind, Message, MessageMetadata, Priority, Routing, Scheduling
 from godwit.core.queues import FlowControl, GroupSpec, Overflow, QueueSpec, QueueType
 from godwit.core.retry import Backoff, RetryPolicy, Strategy
+
+if TYPE_CHECKING:
+    from godwit.manager import MessageQueueManager
+    from godwit.runtime.consumer import QueueConsumer
 
 __version__ = "0.1.0"
 
@@ -28,9 +34,11 @@ __all__ = [
     "Kind",
     "Message",
     "MessageMetadata",
+    "MessageQueueManager",
     "Overflow",
     "Priority",
     "ProcessingError",
+    "QueueConsumer",
     "QueueSpec",
     "QueueType",
     "Receipt",
@@ -43,3 +51,15 @@ __all__ = [
     "seal",
     "seal_all",
 ]
+
+_LAZY = {"MessageQueueManager": "godwit.manager", "QueueConsumer": "godwit.runtime.consumer"}
+"""Names whose modules bring the runtime along: imported when they are asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for late."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'godwit' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

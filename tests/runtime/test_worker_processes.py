@@ -54,8 +54,9 @@ class Shop:
             yield process
         finally:
             if process.poll() is None:
-                process.kill()
-            process.wait()
+                process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGINT)
+            process.wait(30)
 
     async def publish(self, *payloads: str) -> None:
         """Publish messages o0, o1, ..."""
@@ -141,6 +142,15 @@ async def test_a_message_that_takes_down_three_workers_is_isolated_as_poison(sho
         assert (letter.kind, letter.crashes, letter.failures) == (FailureKind.POISON, 3, 0)
         assert shop.recorded("end") == ["o1"]
         assert len(shop.pids()) >= 3
+
+
+async def test_children_of_a_supervisor_that_was_killed_stop_by_themselves(shop: Shop) -> None:
+    await shop.publish("work", "work")
+    with shop.worker("--processes", "2") as supervisor:
+        await eventually(lambda: _states(shop, {InstanceStatus.ACTIVE: 2}), within=STARTED)
+        supervisor.kill()
+        supervisor.wait()
+        await eventually(lambda: _states(shop, {InstanceStatus.INACTIVE: 2}))
 
 
 async def _dead(shop: Shop) -> bool:

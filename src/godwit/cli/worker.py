@@ -23,6 +23,7 @@ from godwit.core.names import QueueName
 from godwit.manager import MessageQueueManager
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.supervisor import Supervisor
+from godwit.runtime.worker import Worker
 from godwit.telemetry.http import TelemetryServer
 
 EXAMPLES = """Examples:
@@ -129,9 +130,19 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], met
             )
             await stack.enter_async_context(server)
             remarks().print(f"metrics and health on http://127.0.0.1:{server.port}", highlight=False)
+        if CHILD in os.environ:
+            orphaned = asyncio.create_task(stop_when_orphaned(worker, os.getppid()))
+            stack.callback(orphaned.cancel)
         watching = asyncio.create_task(manager.monitor.run(manager.settings.monitoring.metrics_interval))
         stack.callback(watching.cancel)
         await worker.run()
+
+
+async def stop_when_orphaned(worker: Worker, supervisor: int) -> None:
+    """Stop when the supervisor is gone, however it went: nobody would restart or stop this process any more."""
+    while os.getppid() == supervisor:
+        await asyncio.sleep(1)
+    worker.stop()
 
 
 def register(app: typer.Typer) -> None:

@@ -31,6 +31,7 @@ LANE_OF_PRIORITY: Final = (
 )
 """The lane of each priority: 0-20, 21-60, 61-80, 81-100."""
 
+DEFAULT_MAX_CRASHES: Final = 3
 LOWEST_FIRST_EVERY: Final = 10
 """Every so many pulls begin with the lowest lane, so that it is never starved."""
 
@@ -89,7 +90,7 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: GroupName
     message_ordering: bool = False
     flow_control: FlowControl = FlowControl()
-    max_crashes: int | None = 3
+    max_crashes: int | None = DEFAULT_MAX_CRASHES
     max_delivery_attempts: int | None = None
     backoff: Backoff | None = None
     overflow: Overflow = Overflow.REFUSE

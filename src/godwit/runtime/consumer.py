@@ -13,6 +13,7 @@ from godwit.core.errors import InvalidSetting, MessageNotHeld
 from godwit.core.handling import Classifier
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
+from godwit.core.queues import DEFAULT_MAX_CRASHES
 from godwit.core.retry import RetryPolicy
 
 Handler = Callable[..., Any]
@@ -29,7 +30,8 @@ class Consumer:
     """A handler and the rules it runs under.
 
     `weights` shares the pulls among the queues; `strict` serves them in the order given instead. Messages that a
-    queue's filter does not want are done without being handled; what `check` refuses can never be handled.
+    queue's filter does not want are done without being handled; what `check` refuses can never be handled. A message
+    that was near `last_chance` crashes is handled alone.
     """
 
     handler: Handler
@@ -46,6 +48,7 @@ class Consumer:
     batch_timeout: timedelta = timedelta(seconds=5)
     types: frozenset[str] | None = None
     classify: Classifier | None = None
+    last_chance: int = DEFAULT_MAX_CRASHES - 1
     filters: Mapping[QueueName, Callable[[Message], bool]] = field(default_factory=dict)
     check: Callable[[Message], None] | None = None
     is_async: bool = field(init=False)

@@ -18,6 +18,7 @@ from godwit.runtime.consumer import Consumer
 from godwit.runtime.execution import Execution
 from godwit.runtime.gate import Gate
 from godwit.runtime.held import Held, HeldTable
+from godwit.runtime.quarantine import Quarantine
 from godwit.runtime.turns import Turns
 
 LONGEST_WAIT: Final = timedelta(seconds=5)
@@ -43,6 +44,7 @@ class Puller:
         judge: Callable[[BaseException, Delivery], Judgement],
         delivered: Callable[[Sequence[Delivery]], None],
         gate: Gate,
+        quarantine: Quarantine,
         grace: timedelta,
     ) -> None:
         self.consumer = consumer
@@ -55,6 +57,9 @@ class Puller:
         self._judge = judge
         self._delivered = delivered
         self._gate = gate
+        self._quarantine = quarantine
+        self._suspected: QueueName | None = None
+        """Where a message waits for its last chance."""
         self._renewed_for = (consumer.time_limit + grace).total_seconds()
         self._turns = Turns(consumer.queues, consumer.weights, strict=consumer.strict)
         self._freed = asyncio.Event()
@@ -77,6 +82,10 @@ class Puller:
 
     async def _turn(self) -> None:
         consumer = self.consumer
+        if self._suspected is not None:
+            await self._last_chance(self._suspected)
+            return
+        await self._quarantine.may_begin()
         free = consumer.concurrency - len(self.running)
         if not free:
             self._freed.clear()
@@ -89,12 +98,33 @@ class Puller:
             if allowed:
                 deliveries = await self._pull(queue, allowed)
                 self._gate.begun((queue, consumer.group), len(deliveries))
+                deliveries = self._without_suspects(queue, deliveries)
                 took += len(deliveries)
                 free -= self._start(deliveries)
         if took:
             await asyncio.sleep(0)  # let handlers begin before asking again
         elif not self._stopping:
             await self._listener.wait(LONGEST_WAIT if self._gate.is_open else GATED_WAIT)
+
+    def _without_suspects(self, queue: QueueName, deliveries: list[Delivery]) -> list[Delivery]:
+        """Hand back what is on its last chance: it is pulled again when it can be handled alone."""
+        suspects = [one for one in deliveries if one.crashes >= self.consumer.last_chance]
+        if not suspects:
+            return deliveries
+        self._suspected = queue
+        for held in [self._hold(one, time.monotonic()) for one in suspects]:
+            held.hand_back()
+        return [one for one in deliveries if one.crashes < self.consumer.last_chance]
+
+    async def _last_chance(self, queue: QueueName) -> None:
+        """Handle one message of a queue while this worker holds nothing else."""
+        async with self._quarantine.alone():
+            self._suspected = None
+            place = (queue, self.consumer.group)
+            if not self._stopping and await self._gate.admit(place, 1):
+                deliveries = await self._broker.pull(*place, worker=self._worker, limit=1, lease=self.consumer.lease)
+                self._gate.begun(place, len(deliveries))
+                self._start(deliveries)
 
     async def _pull(self, queue: QueueName, free: int) -> list[Delivery]:
         consumer = self.consumer

@@ -28,6 +28,7 @@ from godwit.runtime.gate import Gate
 from godwit.runtime.heartbeat import Heartbeat, InstanceStatus
 from godwit.runtime.held import HeldTable
 from godwit.runtime.pulling import Puller
+from godwit.runtime.quarantine import Quarantine
 from godwit.runtime.renewer import Renewer
 from godwit.runtime.settler import Settler
 from godwit.telemetry.metrics import QueueMetricsCollector
@@ -71,6 +72,7 @@ class Worker:
         self._clock = clock
         self._random = random or Random()
         self._held = HeldTable()
+        self._quarantine = Quarantine(lambda: not self._held)
         self._settler = Settler(broker, settled=self._settled)
         places = [(queue, consumer.group) for consumer in consumers for queue in consumer.queues]
         self._gate = Gate(broker.shared, places, owner=self.name, rule=self._settings.breaker, clock=clock)
@@ -109,6 +111,7 @@ class Worker:
             judge=decide,
             delivered=self.accounts.delivered,
             gate=self._gate,
+            quarantine=self._quarantine,
             grace=self._settings.grace,
         )
 
