@@ -15,8 +15,6 @@ COPIED: Final = ("src", "tests", "benchmarks")
 WITNESS: Final = "godwit comes from "
 TESTS_FAILED: Final = 1
 """The exit code of pytest for failed tests; others mean that it did not get to run them."""
-PATIENCE_SECONDS: Final = 20
-"""A bug may also show in a test that does not come to its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +26,8 @@ class Mutant:
     old: str
     new: str
     tests: tuple[str, ...]
+    patience_seconds: int = 20
+    """A bug may also show in a test that does not come to its end."""
 
     def plant(self, root: Path) -> None:
         """Put the bug into the copy of the project at `root`."""
@@ -58,14 +58,14 @@ def copy_project(target: Path) -> Path:
     return target
 
 
-def run_tests(root: Path, tests: tuple[str, ...]) -> tuple[int, str]:
+def run_tests(root: Path, tests: tuple[str, ...], *, patience_seconds: int = 60) -> tuple[int, str]:
     """Run tests of the copy at `root` in a process of their own; return pytest's exit code and what it said."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GODWIT_"))}
     environment |= {"PYTHONPATH": str(root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     plugins = ("no:cacheprovider", "no:xdist", "tests.witness")
     command = [sys.executable, "-m", "pytest", "-x", "-q", *(word for plugin in plugins for word in ("-p", plugin))]
     ran = subprocess.run(
-        [*command, f"--basetemp={root / 'tmp'}", f"--timeout={PATIENCE_SECONDS}", *tests],
+        [*command, f"--basetemp={root / 'tmp'}", f"--timeout={patience_seconds}", *tests],
         cwd=root,
         env=environment,
         capture_output=True,
@@ -81,5 +81,5 @@ def expect_red(mutant: Mutant, place: Path) -> None:
     """Plant a bug and fail unless the tests named with it do."""
     root = copy_project(place)
     mutant.plant(root)
-    code, said = run_tests(root, mutant.tests)
+    code, said = run_tests(root, mutant.tests, patience_seconds=mutant.patience_seconds)
     assert code == TESTS_FAILED, f"nobody noticed {mutant.name!r} (pytest ended with {code}):\n{said}"

@@ -55,11 +55,11 @@ SQLITE: Final = (
     ),
     Mutant(
         name="sqlite: ids are remembered though their chunk was refused",
-        file="brokers/sqlite/publish.py",
-        old="        drops = _drops(queue, groups, fresh, now_ms, moved=moved)\n",
+        file="brokers/sqlite/ids.py",
+        old="            seen.add(envelope.id)\n",
         new=(
-            "        upsert_ids(work, queue, Plan(queue, groups, fresh, {}, now_ms).stored, now_ms, remember=True)\n"
-            "        drops = _drops(queue, groups, fresh, now_ms, moved=moved)\n"
+            "            seen.add(envelope.id)\n"
+            "            work.execute(UPSERT_ID, (queue.id, envelope.id, now_ms + 600_000, 0, 0, None))\n"
         ),
         tests=seen_by("promise_01_durable_publish.py::test_publishing_again_after_a_partial_publish_is_safe"),
     ),
