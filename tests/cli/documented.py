@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from godwit.cli.app import COMMANDS, app
@@ -20,10 +22,20 @@ def help_of(*words: str) -> str:
     return result.stdout.strip()
 
 
+def commands() -> list[tuple[str, ...]]:
+    """Return the words of every command, those that other commands have included."""
+    found: list[tuple[str, ...]] = []
+    top: Any = get_command(app)
+    for name in COMMANDS:
+        command = top.get_command(None, name)
+        found += [(name,), *((name, inner) for inner in getattr(command, "commands", ()))]
+    return found
+
+
 def section() -> str:
     """Return the help of all commands as Markdown."""
     parts = []
-    for words in ((), *((name,) for name in COMMANDS)):
+    for words in ((), *commands()):
         line = " ".join(("godwit", *words, "--help"))
         parts.append(f"```text\n$ {line}\n{help_of(*words)}\n```\n")
     return "\n".join(parts)

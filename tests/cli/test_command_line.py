@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 import godwit
-from godwit.cli.app import COMMANDS
 from godwit.cli.exits import Exit, exit_of
 from godwit.core import errors
 from godwit.core.errors import GodwitError
-from tests.cli.documented import PAGE, help_of, page_with, section
+from tests.cli.documented import PAGE, commands, help_of, page_with, section
 from tests.cli.terminal import Terminal
 
 
@@ -32,9 +31,9 @@ def test_the_page_shows_the_help_of_every_command() -> None:
     assert page_with(section()) == PAGE.read_text(encoding="utf-8"), "run: python -m tests.cli.documented"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_help_has_an_example_and_explains_every_option(command: str) -> None:
-    text = help_of(command)
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_help_has_an_example_and_explains_every_option(command: tuple[str, ...]) -> None:
+    text = help_of(*command)
     assert "Example" in text
     assert re.findall(r"^ +(?:-\w, )?--[\w-]+(?: \S+)?$", text, re.MULTILINE) == []
     assert max(map(len, text.splitlines())) <= 80

@@ -18,7 +18,7 @@ def two_queues(terminal: Terminal) -> None:
 
 def test_every_queue_and_group_is_a_line(terminal: Terminal) -> None:
     head, first, second = terminal.type("queues").stdout.splitlines()
-    assert head.split() == ["queue", "group", "ready", "blocked", "delayed", "leased", "dead", "bytes", "full"]
+    assert head.split() == ["queue", "group", "ready", "blocked", "delayed", "leased", "dead", "bytes", "full", "state"]
     assert first.split()[:7] == [
         "a-queue-with-quite-a-long-name-that-needs-more-than-half-a-line",
         "default",
@@ -39,6 +39,7 @@ def test_one_document_holds_everything(terminal: Terminal) -> None:
     (group,) = queue["groups"]
     assert set(group) == {
         "name", "ready", "blocked", "delayed", "leased", "dead", "bytes", "leased_bytes", "dropped", "full", "depth",
+        "state",
     }  # fmt: skip
     assert (group["ready"], group["depth"], group["full"]) == (3, 3, False)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from godwit.admin.control import check_not_draining
 from godwit.brokers.contract import Broker, Receipt
 from godwit.cli.exits import Exit
 from godwit.cli.lines import Lines, lines_of, lines_of_stdin, payload
@@ -210,6 +211,7 @@ class Publishing:
     async def _ensure_queue(self, broker: Broker) -> None:
         known = tuple(stats.name for stats in await broker.stats())
         if self._form.queue in known:
+            await check_not_draining(broker.shared, self._form.queue)
             return
         if not self._declare:
             raise UndeclaredQueue(self._form.queue, known)

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from godwit.admin.control import ACTIVE, Holds, holds
 from godwit.brokers.contract import Broker, GroupStats, QueueStats
 from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
@@ -49,15 +50,15 @@ def queues(
 ) -> Exit:
     """Show how much every queue and group holds.
 
-    Blocked messages wait for an earlier one of their ordering key; full groups refuse publishes. Exit code 1 when there
-    is no queue.
+    Blocked messages wait for an earlier one of their ordering key; full groups refuse publishes; a
+    paused group is not pulled from, a draining queue takes no messages. Exit code 1 when there is no queue.
     """
 
     async def run() -> Exit:
         async with opened(url) as broker:
             if watch:
                 return await _watch(broker, tuple(names or ()), every, times, as_json=as_json)
-            return _once(await _chosen(broker, tuple(names or ())), as_json=as_json)
+            return _once(await _chosen(broker, tuple(names or ())), await holds(broker.shared), as_json=as_json)
 
     try:
         return asyncio.run(run())
@@ -76,11 +77,11 @@ async def _chosen(broker: Broker, names: tuple[str, ...]) -> list[QueueStats]:
     return [queue for queue in stats if not names or queue.name in names]
 
 
-def _once(stats: list[QueueStats], *, as_json: bool) -> Exit:
+def _once(stats: list[QueueStats], held: Holds, *, as_json: bool) -> Exit:
     if as_json:
-        print_json([as_document(queue) for queue in stats])
+        print_json([as_document(queue, held) for queue in stats])
     elif stats:
-        results().print(table(stats))
+        results().print(table(stats, held))
     else:
         remarks().print("There are no queues yet. Make one: godwit publish QUEUE PAYLOAD --declare")
     return Exit.OK if stats else Exit.EMPTY
@@ -94,7 +95,7 @@ async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times
         live.start()
     try:
         while True:
-            stats = await _chosen(broker, names)
+            stats, held = await _chosen(broker, names), await holds(broker.shared)
             now = time.monotonic()
             rates = {
                 queue.name: (queue.published - before.get(queue.name, queue.published)) / (now - since)
@@ -102,12 +103,12 @@ async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times
             }
             before, since = {queue.name: queue.published for queue in stats}, now
             if as_json:
-                print_json([as_document(queue) for queue in stats])
+                print_json([as_document(queue, held) for queue in stats])
                 console.file.flush()
             elif live:
-                live.update(table(stats, rates), refresh=True)
+                live.update(table(stats, held, rates), refresh=True)
             else:
-                console.print(table(stats, rates))
+                console.print(table(stats, held, rates))
             looks += 1
             if looks == times:
                 return Exit.OK
@@ -117,15 +118,16 @@ async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times
             live.stop()
 
 
-def as_document(queue: QueueStats) -> dict[str, Any]:
+def as_document(queue: QueueStats, held: Holds) -> dict[str, Any]:
     """Return a queue as the JSON document that `docs/cli.md` describes."""
     document: dict[str, Any] = msgspec.to_builtins(queue)
     for group, stats in zip(document["groups"], queue.groups, strict=True):
         group["depth"] = stats.depth
+        group["state"] = held.state(queue.name, stats.name)
     return document
 
 
-def table(stats: Iterable[QueueStats], rates: Mapping[QueueName, float] | None = None) -> Table:
+def table(stats: Iterable[QueueStats], held: Holds, rates: Mapping[QueueName, float] | None = None) -> Table:
     """Return the table a person reads; `rates` adds how many messages a second are published."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("queue", "group"):
@@ -135,6 +137,7 @@ def table(stats: Iterable[QueueStats], rates: Mapping[QueueName, float] | None =
     if rates is not None:
         view.add_column("in/s", justify="right", no_wrap=True, min_width=4)
     view.add_column("full", no_wrap=True, min_width=4)
+    view.add_column("state", no_wrap=True, min_width=6)
     for queue in stats:
         for place, group in enumerate(queue.groups):
             rate = [] if rates is None else ["" if place else f"{rates[queue.name]:,.0f}"]
@@ -144,8 +147,13 @@ def table(stats: Iterable[QueueStats], rates: Mapping[QueueName, float] | None =
                 *_numbers(group),
                 *rate,
                 Text("full", "red") if group.full else "",
+                _state(held.state(queue.name, group.name)),
             )
     return view
+
+
+def _state(state: str) -> Text:
+    return Text(state, "dim" if state == ACTIVE else "yellow")
 
 
 def _numbers(group: GroupStats) -> list[Text]:

@@ -1,0 +1,187 @@
+"""`godwit pause`, `resume`, `drain` and `purge`: hold queues back, let them go, empty them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+import typer
+
+from godwit.admin.control import DRAINING, PAUSED, Holds, QueueControl
+from godwit.brokers.contract import NO_WAIT, Broker, QueueStats
+from godwit.cli.confirming import Yes, confirm
+from godwit.cli.exits import Exit
+from godwit.cli.opening import opened
+from godwit.cli.options import DEFAULT_URL, Json, Queue, Url
+from godwit.cli.output import print_json, remarks, visible
+from godwit.cli.pull import worker_name
+from godwit.cli.values import duration
+from godwit.cli.words import counted
+
+OneGroup = Annotated[
+    str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.", show_default="the whole queue")
+]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; shown to those who wonder.")]
+
+RESUMED: Final = "resumed"
+PAUSE_EXAMPLES: Final = """Examples:
+
+\b
+  godwit pause orders --reason 'the bank is down'
+  godwit pause orders --group billing
+"""
+RESUME_EXAMPLES: Final = """Examples:
+
+\b
+  godwit resume orders
+  godwit resume orders --group billing
+"""
+DRAIN_EXAMPLES: Final = """Example, before a migration:
+
+\b
+  godwit drain orders --wait 10m && ./migrate && godwit resume orders
+"""
+PURGE_EXAMPLES: Final = """Examples:
+
+\b
+  godwit purge orders
+  godwit purge orders --group billing --yes
+"""
+
+
+def pause(
+    queue: Queue, group: OneGroup = None, reason: Reason = None, url: Url = DEFAULT_URL, as_json: Json = False
+) -> Exit:
+    """Let no worker pull from a queue, or for one group of it.
+
+    Running workers obey within two seconds; what they are handling is finished. Publishing goes on.
+    """
+
+    async def run() -> Exit:
+        async with opened(url) as broker:
+            control = _control(broker)
+            changed = await control.pause(queue, group, reason=reason)
+            _say(PAUSED, queue, group, changed, await control.holds(), as_json=as_json)
+        return Exit.OK
+
+    return asyncio.run(run())
+
+
+def resume(queue: Queue, group: OneGroup = None, url: Url = DEFAULT_URL, as_json: Json = False) -> Exit:
+    """Lift the pause and the drain of a queue, or the pause of one group.
+
+    Groups that were paused by themselves stay paused until they are resumed by themselves.
+    """
+
+    async def run() -> Exit:
+        async with opened(url) as broker:
+            control = _control(broker)
+            changed = await control.resume(queue, group)
+            holds = await control.holds()
+            _say(RESUMED, queue, group, changed, holds, as_json=as_json)
+            if group is None and not as_json:
+                _say_what_stays(await broker.stats(), queue, holds)
+        return Exit.OK
+
+    return asyncio.run(run())
+
+
+def drain(
+    queue: Queue,
+    wait: Annotated[
+        timedelta,
+        typer.Option(parser=duration, metavar="DURATION", help="Wait so long for the last.", show_default="0s"),
+    ] = NO_WAIT,
+    reason: Reason = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> Exit:
+    """Let nobody publish to a queue, so that its consumers empty it.
+
+    Producers refuse messages for it within a second (QueueDraining). With --wait the command returns as soon as the
+    queue is empty, with exit code 5 when it is not by then. `godwit resume` opens the queue again.
+    """
+
+    async def run() -> Exit:
+        async with opened(url) as broker:
+            control = _control(broker)
+            changed = await control.drain(queue, reason=reason)
+            left = await control.wait_until_empty(queue, patience=wait)
+            _say(DRAINING, queue, None, changed, await control.holds(), as_json=as_json, left=left)
+        return Exit.TRY_LATER if left and wait else Exit.OK
+
+    return asyncio.run(run())
+
+
+def purge(
+    queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = DEFAULT_URL, as_json: Json = False
+) -> Exit:
+    """Delete everything that waits in a queue, or for one group of it.
+
+    What workers hold and dead letters stay (see `godwit dlq discard`).
+    """
+
+    async def run() -> Exit:
+        async with opened(url) as broker:
+            control = _control(broker)
+            await control.left(queue)  # a mistyped name is told before the question
+            confirm(f"Deleting everything that waits in {_place(queue, group)}", yes=yes)
+            purged = await control.purge(queue, group)
+        if as_json:
+            print_json({"queue": queue, "group": group, "purged": purged})
+        else:
+            remarks().print(f"{counted(purged, 'message')} of {_place(queue, group)} deleted.")
+        return Exit.OK
+
+    return asyncio.run(run())
+
+
+def _control(broker: Broker) -> QueueControl:
+    return QueueControl(broker, by=worker_name())
+
+
+def _place(queue: str, group: str | None) -> str:
+    return f"{queue!r}" if group is None else f"group {group!r} of {queue!r}"
+
+
+def _say(
+    word: str, queue: str, group: str | None, changed: bool, holds: Holds, *, as_json: bool, left: int | None = None
+) -> None:
+    if as_json:
+        document: dict[str, Any] = {
+            "queue": queue,
+            "group": group,
+            "changed": changed,
+            "paused": holds.paused(queue, group) is not None,
+            "draining": holds.draining(queue) is not None,
+        }
+        print_json(document if left is None else {**document, "left": left})
+        return
+    rest = "" if left is None else f" {counted(left, 'message')} left."
+    remarks().print(f"{_place(queue, group)} {_outcome(word, queue, group, changed, holds)}.{rest}", soft_wrap=True)
+
+
+def _outcome(word: str, queue: str, group: str | None, changed: bool, holds: Holds) -> str:
+    if changed:
+        return f"is {word}"
+    hold = holds.draining(queue) if word == DRAINING else holds.paused(queue, group)
+    if word == RESUMED or hold is None:
+        return "was not held back"
+    why = f" ({visible(hold.reason)})" if hold.reason else ""
+    return f"is {word} since {hold.since:%Y-%m-%d %H:%M:%S} UTC by {visible(hold.by)}{why}"
+
+
+def _say_what_stays(stats: Sequence[QueueStats], queue: str, holds: Holds) -> None:
+    for group in [group.name for one in stats if one.name == queue for group in one.groups]:
+        if holds.paused(queue, group) is not None:
+            remarks().print(f"Group {group!r} is still paused: godwit resume {queue} --group {group}", soft_wrap=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(epilog=PAUSE_EXAMPLES)(pause)
+    app.command(epilog=RESUME_EXAMPLES)(resume)
+    app.command(epilog=DRAIN_EXAMPLES)(drain)
+    app.command(epilog=PURGE_EXAMPLES)(purge)
