@@ -39,10 +39,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """Goal reached, floor reached, or below the floor."""
+        """Goal reached (or none set), floor reached, or below the floor."""
         if self.goal is None and self.floor is None:
             return "-"
-        return "goal" if self.reaches(self.goal) else "floor" if self.reaches(self.floor) else "BELOW"
+        if not self.reaches(self.floor):
+            return "BELOW"
+        return "goal" if self.reaches(self.goal) else "floor"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from godwit.brokers.chunks import addresses, publish_chunks
 from godwit.brokers.contract import (
-    PUBLISH_CHUNK,
     DeadLetter,
     Delivery,
     GroupStats,
@@ -128,7 +128,7 @@ class MemoryEngine:
 
     def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
         """Check everything, then store chunk by chunk."""
-        for name, group in dict.fromkeys((envelope.queue, envelope.group) for envelope in envelopes):
+        for name, group in addresses(envelopes):
             queue = self._queue(name)
             if group is not None:
                 self._group(queue, group)
@@ -361,14 +361,3 @@ class MemoryEngine:
         shard = queue.shard
         shard.at_ms = max(shard.at_ms, self._clock.now_ms())
         return shard.at_ms
-
-
-def publish_chunks(envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
-    """Split a publish into runs of one queue, each at most `PUBLISH_CHUNK` long, in order."""
-    start = 0
-    for index, envelope in enumerate(envelopes):
-        if index - start == PUBLISH_CHUNK or envelope.queue != envelopes[start].queue:
-            yield envelopes[start:index]
-            start = index
-    if start < len(envelopes):
-        yield envelopes[start:]

@@ -33,7 +33,7 @@ def open_writer(path: Path, max_pages: int | None = None) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA temp_store = MEMORY")
-            connection.execute("PRAGMA cache_size = -16000")
+            connection.execute("PRAGMA cache_size = -6000")
             if max_pages is not None:
                 connection.execute(f"PRAGMA max_page_count = {int(max_pages)}")
             _create_schema(connection)
@@ -50,7 +50,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     try:
         connection = _connect(path)
         connection.execute("PRAGMA query_only = 1")
-        connection.execute("PRAGMA cache_size = -4000")
+        connection.execute("PRAGMA cache_size = -2000")
     except sqlite3.Error as error:
         raise translated(error, path, "opening the file") from error
     return connection

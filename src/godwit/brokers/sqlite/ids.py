@@ -7,13 +7,14 @@ from typing import Final
 
 import msgspec
 
-from godwit.brokers.sqlite.plan import Run
+from godwit.brokers.sqlite.plan import Plan, Run
 from godwit.brokers.sqlite.rows import Queue
 from godwit.brokers.sqlite.runs import ID, READY_AT, SEQ, Message
 from godwit.brokers.sqlite.work import Work
 from godwit.core.clock import milliseconds
 from godwit.core.envelope import Envelope
 
+INSERT_RUN: Final = "INSERT OR IGNORE INTO broker_ids SELECT ?1, value, ?2, ?3, ?4 + key, NULL FROM json_each(?5)"
 INSERT_ID: Final = "INSERT OR IGNORE INTO broker_ids VALUES (?, ?, ?, ?, ?, NULL)"
 DELETE_NEW: Final = "DELETE FROM broker_ids WHERE queue_id = ? AND id = ? AND seq = ?"
 SELECT_ID: Final = "SELECT until, run, seq, older FROM broker_ids WHERE queue_id = ? AND id = ?"
@@ -27,25 +28,38 @@ Place = tuple[int, int]
 """Run and publish_seq of a message."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_ids = msgspec.msgpack.Decoder(list[str]).decode
+_encode_names = msgspec.json.Encoder().encode
+_decode_names = msgspec.json.Decoder(list[str]).decode
 _decode_places = msgspec.msgpack.Decoder(list[Place]).decode
 
 
-def insert_ids(work: Work, queue: Queue, stored: Stored, now_ms: int) -> bool:
+def insert_ids(work: Work, queue: Queue, plan: Plan, now_ms: int) -> bool:
     """Remember ids if all of them are new, otherwise none; say which."""
     window_ms = milliseconds(queue.spec.dedup_window)
-    queue_id = queue.id
-    # A message's ready_at is the later of acceptance and deliver_at: just what the window counts from.
-    rows = [
-        (queue_id, message[ID], message[READY_AT] + window_ms if window_ms else 0, run.last, message[SEQ])
-        for message, run in stored
-    ]
-    if work.executemany(INSERT_ID, rows).rowcount != len(rows):
-        # No savepoint around it, which would cost all publishes: the new publish_seqs tell our rows from older ones.
-        work.executemany(DELETE_NEW, [(queue_id, row[1], row[4]) for row in rows])
-        return False
-    _look_later(work, queue_id, [row[1] for row in rows], max(row[2] for row in rows) or now_ms + LOOK_AGAIN_MS)
-    return True
+    run = plan.only_run
+    if run is not None:
+        # Only the ids differ: one statement with a list is half the price of one statement an id.
+        messages = run.messages
+        names = _encode_names([message[ID] for message in messages])
+        until = now_ms + window_ms if window_ms else 0
+        facts = (queue.id, until, run.last, messages[0][SEQ], names.decode())
+        if work.execute(INSERT_RUN, facts).rowcount == len(messages):
+            work.execute(INSERT_FORGET, (until or now_ms + LOOK_AGAIN_MS, queue.id, names))
+            return True
+        rows = [(queue.id, message[ID], until, run.last, message[SEQ]) for message in messages]
+    else:
+        # A message's ready_at is the later of acceptance and deliver_at: just what the window counts from.
+        rows = [
+            (queue.id, message[ID], message[READY_AT] + window_ms if window_ms else 0, run.last, message[SEQ])
+            for message, run in plan.stored()
+        ]
+        if work.executemany(INSERT_ID, rows).rowcount == len(rows):
+            look_at = max(row[2] for row in rows) or now_ms + LOOK_AGAIN_MS
+            _look_later(work, queue.id, [row[1] for row in rows], look_at)
+            return True
+    # No savepoint around it, which would cost all publishes: the new publish_seqs tell our rows from older ones.
+    work.executemany(DELETE_NEW, [(row[0], row[1], row[4]) for row in rows])
+    return False
 
 
 def without_known(work: Work, queue: Queue, chunk: Sequence[Envelope], now_ms: int) -> Sequence[Envelope]:
@@ -97,7 +111,7 @@ def _places(row: tuple[int, int, int, bytes | None]) -> list[Place]:
 
 
 def _look_later(work: Work, queue_id: int, ids: list[str], look_at: int) -> None:
-    work.execute(INSERT_FORGET, (look_at, queue_id, _encode(ids)))
+    work.execute(INSERT_FORGET, (look_at, queue_id, _encode_names(ids)))
 
 
 def forget_ids(work: Work, now_ms: int, *, limit: int = 100) -> None:
@@ -107,7 +121,7 @@ def forget_ids(work: Work, now_ms: int, *, limit: int = 100) -> None:
     ).fetchall()
     for place, queue_id, encoded in due:
         kept = []
-        for id in _decode_ids(encoded):  # noqa: A001
+        for id in _decode_names(encoded):  # noqa: A001
             row = work.execute(SELECT_ID, (queue_id, id)).fetchone()
             if row is None:
                 continue

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
-from godwit.brokers.sqlite.runs import RUN_BYTES, SIZE, Message, astuple
+from godwit.brokers.sqlite.runs import RUN_BYTES, SEQ, SIZE, Message, astuple
 from godwit.core.clock import milliseconds
 from godwit.core.envelope import Envelope
 from godwit.core.queues import LANE_OF_PRIORITY
@@ -44,7 +44,6 @@ class Plan:
     ) -> None:
         self.turn, self.seq = queue.turn, queue.publish_seq
         self.runs: list[Run] = []
-        self.stored: list[tuple[Message, Run]] = []
         self.dropped = {group: frozenset(self.seq + 1 + index for index in places) for group, places in drops.items()}
         self._floors = [queue.floor(part) for part in range(ASIDE + 1)]
         self._open: dict[int, Run] = {}
@@ -52,29 +51,29 @@ class Plan:
         ordered = any(group.spec.message_ordering for group in groups)
         dropped = frozenset().union(*self.dropped.values()) if self.dropped else frozenset()
         lanes = queue.spec.lanes > 1
-        stored, opened = self.stored, self._open
+        opened, seq = self._open, self.seq
         for envelope in fresh:
-            self.seq += 1
+            seq += 1
             deliver_ms = envelope.deliver_at_ms
             later = deliver_ms is not None and deliver_ms > now_ms
             expiry = envelope.expiry_ms(ttl_ms) or None if ttl_ms or envelope.expires_at_ms is not None else None
             lane = LANES[envelope.priority] if lanes else 0
-            message = (*astuple(envelope), self.seq, deliver_ms if later else now_ms, lane, expiry)
+            message = (*astuple(envelope), seq, deliver_ms if later else now_ms, lane, expiry)
             if (
                 later
                 or expiry is not None
                 or envelope.group is not None
                 or (ordered and envelope.ordering_key is not None)
-                or (dropped and self.seq in dropped)
+                or (dropped and seq in dropped)
             ):
-                stored.append((message, self._aside(message, lane, later=later)))
+                self._aside(message, lane, later=later)
                 continue
             run = opened.get(lane)
             if run is None or run.size > RUN_BYTES:
                 run = self._begin(lane)
             run.messages.append(message)
             run.size += message[SIZE]
-            stored.append((message, run))
+        self.seq = seq
         for lane in list(opened):
             self._close(lane)
 
@@ -91,7 +90,7 @@ class Plan:
             run.last = self._floors[lane] + self.turn
             self.runs.append(run)
 
-    def _aside(self, message: Message, lane: int, *, later: bool) -> Run:
+    def _aside(self, message: Message, lane: int, *, later: bool) -> None:
         """Lay a message that needs rows of its own aside; delayed ones alone, because they are fetched one by one."""
         for one in (lane, 1):  # what came before it in its lane must keep coming before it, whichever lane a key uses
             self._close(one)
@@ -104,8 +103,16 @@ class Plan:
         run.messages.append(message)
         run.size += message[SIZE]
         run.last = last
-        return run
 
-    def stored_messages(self) -> Iterator[Message]:
-        """Give every message, in order."""
-        return (message for message, _ in self.stored)
+    @property
+    def only_run(self) -> Run | None:
+        """The run that holds the whole chunk, when there is but one and it is plain: nearly always."""
+        return self.runs[0] if len(self.runs) == 1 and self.runs[0].plain else None
+
+    def stored(self) -> list[tuple[Message, Run]]:
+        """Return every message with its run, in the order of the chunk."""
+        return sorted(((message, run) for run in self.runs for message in run.messages), key=_by_seq)
+
+
+def _by_seq(stored: tuple[Message, Run]) -> int:
+    return stored[0][SEQ]  # type: ignore[no-any-return]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
+from godwit.brokers.chunks import addresses, publish_chunks
+from godwit.brokers.contract import Receipt
 from godwit.brokers.sqlite.arrivals import arrival_rows
 from godwit.brokers.sqlite.copies import admit, new_copy
 from godwit.brokers.sqlite.ids import insert_ids, upsert_ids, without_known
@@ -23,13 +24,12 @@ NO_LIMIT: Final = 1 << 62
 
 def publish(work: Work, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
     """Check everything, then store chunk by chunk; return the receipts and what stopped a later chunk."""
-    for name, group in dict.fromkeys((envelope.queue, envelope.group) for envelope in envelopes):
+    for name, group in addresses(envelopes):
         queue = work.queue(name)
         if group is not None:
             work.group(queue, group)
-    chunks = list(publish_chunks(envelopes))
     receipts: list[Receipt] = []
-    for chunk in chunks:
+    for chunk in publish_chunks(envelopes):
         try:
             receipts += accept(work, work.queue(chunk[0].queue), chunk)
         except QueueFull as error:
@@ -39,17 +39,6 @@ def publish(work: Work, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], G
             stopped.__cause__ = error
             return receipts, stopped
     return receipts, None
-
-
-def publish_chunks(envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
-    """Split a publish into runs of one queue, each at most `PUBLISH_CHUNK` long, in order."""
-    start = 0
-    for index, envelope in enumerate(envelopes):
-        if index - start == PUBLISH_CHUNK or envelope.queue != envelopes[start].queue:
-            yield envelopes[start:index]
-            start = index
-    if start < len(envelopes):
-        yield envelopes[start:]
 
 
 def accept(work: Work, queue: Queue, chunk: Sequence[Envelope], *, moved: bool = False) -> list[Receipt]:
@@ -65,13 +54,13 @@ def accept(work: Work, queue: Queue, chunk: Sequence[Envelope], *, moved: bool =
     # Nearly always all fits and all ids are new: try that first, and look closer only when it is not so.
     if not moved and _fits(queue, groups, chunk):
         plan = Plan(queue, groups, chunk, {}, now_ms)
-        if not insert_ids(work, queue, plan.stored, now_ms):
+        if not insert_ids(work, queue, plan, now_ms):
             plan = None
     if plan is None:
         fresh = chunk if moved else without_known(work, queue, chunk, now_ms)
         drops = _drops(queue, groups, fresh, now_ms, moved=moved)
         plan = Plan(queue, groups, fresh, drops, now_ms, moved=moved)
-        upsert_ids(work, queue, plan.stored, now_ms, remember=not moved)
+        upsert_ids(work, queue, plan.stored(), now_ms, remember=not moved)
     _store(work, queue, groups, plan, now_ms)
     if len(fresh) == len(chunk):
         return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
@@ -140,7 +129,7 @@ def _misfits(queue: Queue, group: Group, fresh: Sequence[Envelope], now_ms: int,
 def _store(work: Work, queue: Queue, groups: list[Group], plan: Plan, now_ms: int) -> None:
     """Write a plan: runs, copies with rows of their own, counters, journal."""
     queue.turn, queue.publish_seq = plan.turn, plan.seq
-    queue.published += len(plan.stored)
+    queue.published += sum(len(run.messages) for run in plan.runs)
     plain_bytes = sum(run.size for run in plan.runs if run.plain)
     plain = sum(len(run.messages) for run in plan.runs if run.plain)
     for index, group in enumerate(groups):
@@ -204,6 +193,6 @@ def _journal_arrivals(work: Work, queue: Queue, group: Group, plan: Plan, copy: 
             if rows:
                 work.journal(queue, event, group, None, rows)
     if dropped:
-        rows = [(m[ID], m[SEQ], m[SIZE]) for m in plan.stored_messages() if m[SEQ] in dropped]
+        rows = [(m[ID], m[SEQ], m[SIZE]) for m, _ in plan.stored() if m[SEQ] in dropped]
         group.dropped += len(rows)
         work.journal(queue, Event.DROPPED, group, None, rows)

@@ -35,7 +35,7 @@ EXPIRY: Final = ENVELOPE_FIELDS + 3
 
 RUN_BYTES: Final = 256 << 10
 """A run is closed when its bodies exceed this, so that reading one message never reads much more."""
-CACHE_BYTES: Final = 8 << 20
+CACHE_BYTES: Final = 1 << 20
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode

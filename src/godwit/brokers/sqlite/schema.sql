@@ -83,7 +83,7 @@ CREATE TABLE broker_ids (
     PRIMARY KEY (queue_id, id)
 ) STRICT, WITHOUT ROWID;
 
--- Which ids to look at when: one row for the ids of a step, so that forgetting needs no index over all ids.
+-- Which ids to look at when: one row for the ids of a step (JSON), so that forgetting needs no index over all ids.
 CREATE TABLE broker_forget (
     place INTEGER PRIMARY KEY,
     look_at INTEGER NOT NULL,
