@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, HandBack, Receipt, Retry
+from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, HandBack, Nack, Receipt
 from godwit.brokers.urls import connect
 from godwit.core.envelope import Envelope, seal, seal_all
 from godwit.core.errors import GodwitError
 from godwit.core.failure import ErrorType, FailureKind, ProcessingError
+from godwit.core.handling import BatchFailed, Permanent, Retry
 from godwit.core.message import Kind, Message, MessageMetadata, Priority, Routing, Scheduling
 from godwit.core.queues import FlowControl, GroupSpec, Overflow, QueueSpec, QueueType
 from godwit.core.retry import Backoff, RetryPolicy, Strategy
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Ack",
     "Backoff",
+    "BatchFailed",
     "Broker",
     "DeadLetter",
     "Delivery",
@@ -35,7 +37,9 @@ __all__ = [
     "Message",
     "MessageMetadata",
     "MessageQueueManager",
+    "Nack",
     "Overflow",
+    "Permanent",
     "Priority",
     "ProcessingError",
     "QueueConsumer",

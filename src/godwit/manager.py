@@ -13,14 +13,13 @@ from typing import Any, Self, TypeVar
 from godwit import __version__, config
 from godwit.admin.control import QueueControl
 from godwit.admin.dead_letters import DeadLetterQueueHandler
-from godwit.brokers.contract import MAX_LEASE, NO_WAIT, Ack, Broker, DeadLetter, Delivery, GiveUp, LetterId, Retry
+from godwit.brokers.contract import MAX_LEASE, NO_WAIT, Ack, Broker, DeadLetter, Delivery, GiveUp, LetterId, Nack
 from godwit.brokers.urls import connect
 from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
 from godwit.core.conditions import Condition
 from godwit.core.errors import BrokerClosed, BrokerError, InvalidAckId, MessageNotHeld
-from godwit.core.handling import Classifier, Permanent, judge
-from godwit.core.handling import Retry as RetryLater
+from godwit.core.handling import Classifier, Permanent, Retry, judge
 from godwit.core.logs import get_logger
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
@@ -213,7 +212,7 @@ class MessageQueueManager:
     ) -> None:
         """Settle it as failed: tried again as the retry policy says, or, without `requeue`, given up at once."""
         delivery = self._taken(message, group)
-        error = RetryLater(reason) if requeue else Permanent(reason)
+        error = Retry(reason) if requeue else Permanent(reason)
         judgement = judge(
             error,
             failures=delivery.failures,
@@ -224,7 +223,7 @@ class MessageQueueManager:
         settlement = (
             GiveUp(delivery.ack_id, judgement.kind, judgement.error)
             if judgement.delay is None
-            else Retry(delivery.ack_id, judgement.delay, judgement.error)
+            else Nack(delivery.ack_id, judgement.delay, judgement.error)
         )
         if await self.broker.settle([settlement]):
             raise InvalidAckId(delivery.ack_id)

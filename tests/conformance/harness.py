@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, GroupStats, QueueStats, Receipt, Retry
+from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, GroupStats, Nack, QueueStats, Receipt
 from godwit.core.clock import Clock, ManualClock, SystemClock, from_ms, milliseconds
 from godwit.core.envelope import Envelope, seal
 from godwit.core.failure import FailureKind, ProcessingError
@@ -210,7 +210,7 @@ class Harness:
         assert await self.broker.settle([GiveUp(delivery.ack_id, kind, self.error(text))]) == []
 
     async def retry(self, delivery: Delivery, delay: timedelta = timedelta(0), text: str = "try later") -> None:
-        assert await self.broker.settle([Retry(delivery.ack_id, delay, self.error(text))]) == []
+        assert await self.broker.settle([Nack(delivery.ack_id, delay, self.error(text))]) == []
 
     def error(self, text: str) -> ProcessingError:
         return ProcessingError(message=text, timestamp=self.at())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp, Retry
+from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp, Nack
 from godwit.core.envelope import seal_all
 from godwit.core.errors import (
     AlreadyExistsError,
@@ -125,7 +125,7 @@ async def test_a_negative_retry_delay_refuses_the_whole_call(harness: Harness) -
     await furnished(harness)
     await harness.publish("c")
     one, two = await harness.pull(2, lease=LONG)
-    await refused(harness, InvalidSetting, harness.broker.settle([Ack(one.ack_id), Retry(two.ack_id, -LEASE)]))
+    await refused(harness, InvalidSetting, harness.broker.settle([Ack(one.ack_id), Nack(two.ack_id, -LEASE)]))
 
 
 @pytest.mark.parametrize(

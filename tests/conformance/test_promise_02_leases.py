@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from godwit.brokers.contract import Ack, Retry
+from godwit.brokers.contract import Ack, Nack
 from godwit.core.names import AckId, GroupName
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness, Q, ids_of
@@ -64,7 +64,7 @@ async def test_a_late_retry_that_arrives_before_the_lease_is_taken_back_counts(h
     await harness.publish("a")
     delivery = await harness.pull_one()
     await harness.outage(LEASE * 2)
-    assert await harness.broker.settle([Retry(delivery.ack_id)]) == []
+    assert await harness.broker.settle([Nack(delivery.ack_id)]) == []
     again = await harness.pull_one()
     assert (again.attempt, again.failures, again.crashes) == (2, 1, 0)
 

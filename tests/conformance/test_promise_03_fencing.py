@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from godwit.brokers.contract import Ack, GiveUp, HandBack, Retry, Settlement
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
 from godwit.core.failure import FailureKind
 from godwit.core.names import AckId
 from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness, Q
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.promise(3)
 
 
 def every_settlement(ack_id: AckId) -> list[Settlement]:
-    return [Ack(ack_id), Retry(ack_id), GiveUp(ack_id, FailureKind.PERMANENT), HandBack(ack_id)]
+    return [Ack(ack_id), Nack(ack_id), GiveUp(ack_id, FailureKind.PERMANENT), HandBack(ack_id)]
 
 
 async def test_a_late_ack_does_not_settle_the_next_holders_delivery(harness: Harness) -> None:
@@ -46,7 +46,7 @@ async def test_the_same_ack_id_twice_in_one_call_settles_once(harness: Harness) 
     await harness.declare()
     await harness.publish("a")
     delivery = await harness.pull_one()
-    assert await harness.broker.settle([Retry(delivery.ack_id), Ack(delivery.ack_id)]) == [delivery.ack_id]
+    assert await harness.broker.settle([Nack(delivery.ack_id), Ack(delivery.ack_id)]) == [delivery.ack_id]
     assert (await harness.stats()).ready == 1
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from godwit.brokers.contract import Ack, HandBack, Retry
+from godwit.brokers.contract import Ack, HandBack, Nack
 from godwit.core.failure import HISTORY_LENGTH, FailureKind
 from godwit.core.queues import GroupSpec
 from godwit.core.retry import Backoff
@@ -226,7 +226,7 @@ async def test_a_retry_without_an_error_counts_but_adds_no_history(harness: Harn
     await harness.declare()
     await harness.publish("a")
     delivery = await harness.pull_one()
-    await harness.broker.settle([Retry(delivery.ack_id, timedelta(0))])
+    await harness.broker.settle([Nack(delivery.ack_id, timedelta(0))])
     again = await harness.pull_one()
     assert (again.failures, again.errors) == (1, ())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from godwit.brokers.contract import Ack, HandBack, Retry
+from godwit.brokers.contract import Ack, HandBack, Nack
 from godwit.core.failure import FailureKind
 from godwit.core.names import AckId, GroupName
 from godwit.core.queues import GroupSpec
@@ -135,7 +135,7 @@ async def test_a_retry_is_in_the_journal_with_its_error(harness: Harness) -> Non
     await harness.declare()
     await harness.publish("a")
     delivery, error = await harness.pull_one(), harness.error("no route to 10.0.0.1")
-    await harness.broker.settle([Retry(delivery.ack_id, LONG, error)])
+    await harness.broker.settle([Nack(delivery.ack_id, LONG, error)])
     assert await last(harness, "attempt", "failures", "crashes", "error_fingerprint", "depth") == (
         "nacked", 1, 1, 0, error.fingerprint, 1,
     )  # fmt: skip
@@ -192,7 +192,7 @@ async def test_depth_is_that_of_the_group_after_the_step(harness: Harness) -> No
     await harness.publish("a", "b")
     one, two = await harness.pull(2)
     await harness.broker.settle([Ack(one.ack_id)])
-    await harness.broker.settle([Retry(two.ack_id, LONG)])
+    await harness.broker.settle([Nack(two.ack_id, LONG)])
     depths = [(str(row["event"]), row["depth"]) for row in await harness.rows() if "message_id" in row]
     assert depths == [("enqueued", 2), ("enqueued", 2), ("delivered", 2), ("delivered", 2), ("acked", 1), ("nacked", 1)]
 

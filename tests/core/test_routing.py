@@ -94,7 +94,7 @@ def test_a_message_no_rule_matches_is_unroutable_unless_there_is_a_default_queue
 
 
 def test_every_step_is_explained_and_at_most_one_is_chosen() -> None:
-    steps = notifications(default_queue=OTHER).explain(Message(id="a", type="standard", priority=90))  # type: ignore[arg-type]
+    steps = notifications(default_queue=OTHER).explain(Message(id="a", type="standard", priority=90))
     assert [(step.looked_at, step.matched, step.chosen, step.why) for step in steps] == [
         ("routing.target_queue", False, False, "it is not set"),
         ("queue", False, False, "it is not set"),

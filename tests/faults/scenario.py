@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from godwit.brokers.contract import Ack, Broker, GiveUp, HandBack, Retry, Settlement
+from godwit.brokers.contract import Ack, Broker, GiveUp, HandBack, Nack, Settlement
 from godwit.core.envelope import Envelope
 from godwit.core.failure import FailureKind
 from godwit.core.journal import Position, decode_chunk, shard_name
@@ -63,7 +63,7 @@ class Life:
 
     async def settle(self) -> None:
         a, b, c, d, e, *_ = (delivery.ack_id for delivery in self.held)
-        words: list[Settlement] = [Ack(a), Retry(b, LONG), Retry(c), GiveUp(d, FailureKind.PERMANENT), HandBack(e)]
+        words: list[Settlement] = [Ack(a), Nack(b, LONG), Nack(c), GiveUp(d, FailureKind.PERMANENT), HandBack(e)]
         assert await self.broker.settle(words) == []
 
     async def extend(self) -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from godwit.brokers.contract import Ack, Delivery, HandBack, Retry
+from godwit.brokers.contract import Ack, Delivery, HandBack, Nack
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import BACKENDS, LEASE, G, Harness
 from tests.faults.judge import agreeing, ids
@@ -40,7 +40,7 @@ async def test_jumps_of_the_clock_lose_nothing_and_time_never_decreases(
             case 2 | 3:
                 held += await harness.pull(random.randrange(1, 6))
             case _:
-                word = random.choice((Ack, HandBack, Retry))
+                word = random.choice((Ack, HandBack, Nack))
                 await harness.broker.settle([word(delivery.ack_id) for delivery in held])
                 held.clear()
 

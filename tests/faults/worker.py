@@ -12,14 +12,14 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-from godwit.brokers.contract import Ack, Delivery, HandBack, Retry, Settlement
+from godwit.brokers.contract import Ack, Delivery, HandBack, Nack, Settlement
 from godwit.brokers.sqlite import SqliteBroker
 from tests.conformance.harness import G, Q
 from tests.faults.record import Record, raised
 from tests.waiting import real_time
 
 WAIT = timedelta(milliseconds=200)
-HOW = {"ack": Ack, "retry": Retry, "hand back": HandBack}
+HOW = {"ack": Ack, "retry": Nack, "hand back": HandBack}
 
 
 def work(

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from godwit.brokers.contract import Ack, Broker, DeadLetter, GiveUp, GroupStats, HandBack, LetterId, Retry, Settlement
+from godwit.brokers.contract import Ack, Broker, DeadLetter, GiveUp, GroupStats, HandBack, LetterId, Nack, Settlement
 from godwit.core.clock import from_ms
 from godwit.core.envelope import Envelope
 from godwit.core.failure import FailureKind, ProcessingError
@@ -155,7 +155,7 @@ class BrokerSide:
             case "ack":
                 return Ack(ack_id)
             case "retry":
-                return Retry(ack_id, from_ms(word.delay_ms) - from_ms(0), error)
+                return Nack(ack_id, from_ms(word.delay_ms) - from_ms(0), error)
             case "give up":
                 return GiveUp(ack_id, word.kind, error)
             case _:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from godwit.brokers.contract import MAX_LEASE, Retry, Settlement
+from godwit.brokers.contract import MAX_LEASE, Nack, Settlement
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
 from godwit.core.names import DEFAULT_GROUP
@@ -36,7 +36,7 @@ def check_pull(limit: int, wait: timedelta, max_bytes: int | None) -> None:
 def check_settlements(settlements: Sequence[Settlement]) -> None:
     """Refuse a call with a retry in the past."""
     for settlement in settlements:
-        if isinstance(settlement, Retry) and settlement.delay < timedelta(0):
+        if isinstance(settlement, Nack) and settlement.delay < timedelta(0):
             raise InvalidSetting("delay", settlement.delay, "0 or more")
 
 

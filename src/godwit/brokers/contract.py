@@ -10,7 +10,7 @@
     it is taken back, not when its deadline passes: a late settlement that arrives first counts. `pull` and `maintain`
     take back due leases first; running `maintain` many times at once changes nothing.
 3.  **Fencing.** An ack id is an opaque string, valid once. A stale or unknown one changes nothing.
-4.  **Delays.** `Retry(delay)` makes the message ready again after the delay. Delays survive restarts.
+4.  **Delays.** `Nack(delay)` makes the message ready again after the delay. Delays survive restarts.
 5.  **Counters.** `attempt` counts deliveries, `failures` what handlers refused, `crashes` leases that ran out in
     silence. `max_crashes` isolates a message as poison; `max_delivery_attempts` gives it up. Handing back counts as
     nothing, and neither does an outage: when nobody pulled or maintained a group for longer than a lease, the open
@@ -98,7 +98,7 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
     result: bytes | None = None
 
 
-class Retry(msgspec.Struct, frozen=True, tag=True):
+class Nack(msgspec.Struct, frozen=True, tag=True):
     """The handler refused the message; it is ready again after `delay`."""
 
     ack_id: AckId
@@ -122,7 +122,7 @@ class HandBack(msgspec.Struct, frozen=True, tag=True):
     ack_id: AckId
 
 
-Settlement = Ack | Retry | GiveUp | HandBack
+Settlement = Ack | Nack | GiveUp | HandBack
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, Retry, Settlement
+from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, Nack, Settlement
 from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
 from godwit.cli.options import DEFAULT_URL, Json, Url
@@ -53,7 +53,7 @@ def nack(
     def settlement(ack_id: AckId) -> Settlement:
         if dead:
             return GiveUp(ack_id, FailureKind.PERMANENT, why)
-        return HandBack(ack_id) if hand_back else Retry(ack_id, delay, why)
+        return HandBack(ack_id) if hand_back else Nack(ack_id, delay, why)
 
     outcome = "given up" if dead else "handed back" if hand_back else "to be tried again"
     return asyncio.run(_settle([settlement(AckId(ack_id)) for ack_id in ack_ids], outcome, url=url, as_json=as_json))

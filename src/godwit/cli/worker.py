@@ -140,7 +140,7 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], met
 
 async def stop_when_orphaned(worker: Worker, supervisor: int) -> None:
     """Stop when the supervisor is gone, however it went: nobody would restart or stop this process any more."""
-    while os.getppid() == supervisor:
+    while os.getppid() == supervisor:  # noqa: ASYNC110 # the kernel tells nobody
         await asyncio.sleep(1)
     worker.stop()
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import NewType
+from typing import NewType, TypeAlias
 
 from godwit.core.errors import InvalidName
 
-QueueName = NewType("QueueName", str)
-GroupName = NewType("GroupName", str)
-MessageId = NewType("MessageId", str)
+QueueName: TypeAlias = str
+GroupName: TypeAlias = str
+MessageId: TypeAlias = str
+"""Names that callers choose are plain strings to a type checker: `Message(queue="orders")` needs no ceremony."""
+
 AckId = NewType("AckId", str)
 
 DEFAULT_GROUP = GroupName("default")

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from godwit.brokers.contract import Ack, Delivery, Retry
+from godwit.brokers.contract import Ack, Delivery, Nack
 from godwit.brokers.memory.engine import MemoryEngine
 from godwit.core.clock import from_ms, milliseconds
 from godwit.core.errors import InvalidAckId
@@ -147,7 +147,7 @@ class Subscription:
         """Let a message wait again, for as long as the retry policy says."""
         self._end(delivery.ack_id)
         delay = self._backoff.delay(attempt=delivery.attempt) if self._backoff is not None else timedelta(0)
-        self._engine.settle([Retry(delivery.ack_id, delay)])
+        self._engine.settle([Nack(delivery.ack_id, delay)])
         self._trim(now_ms)
 
     def extend(self, delivery: Delivery, seconds: int, now_ms: int) -> None:

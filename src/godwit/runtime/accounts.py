@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Place, Retry, Settlement
+from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Place, Settlement
 from godwit.core.failure import FailureKind
 from godwit.runtime.breaker import Breaker
 from godwit.runtime.heartbeat import Tally
@@ -74,17 +74,17 @@ class Accounts:
             match settlement:
                 case Ack():
                     await breaker.succeeded()
-                case Retry() | GiveUp(kind=FailureKind.TRANSIENT | FailureKind.EXPIRED):
+                case Nack() | GiveUp(kind=FailureKind.TRANSIENT | FailureKind.EXPIRED):
                     await breaker.failed()
                 case GiveUp() | HandBack():
                     pass
 
 
-def _outcome(settlement: Ack | Retry | GiveUp) -> Outcome:
+def _outcome(settlement: Ack | Nack | GiveUp) -> Outcome:
     match settlement:
         case Ack():
             return Outcome.DONE
-        case Retry():
+        case Nack():
             return Outcome.RETRY
         case GiveUp():
             return Outcome.DEAD

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Retry, Settlement
+from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settlement
 from godwit.core.errors import MessageNotHeld
-from godwit.core.handling import Judgement, Permanent
-from godwit.core.handling import Retry as RetryLater
+from godwit.core.handling import Judgement, Permanent, Retry
 from godwit.core.names import AckId, MessageId
 
 
@@ -47,7 +46,7 @@ class Held:
         if judgement.delay is None:
             self._once(GiveUp(ack_id, judgement.kind, judgement.error, run_ms))
         else:
-            self._once(Retry(ack_id, judgement.delay, judgement.error, run_ms))
+            self._once(Nack(ack_id, judgement.delay, judgement.error, run_ms))
         return judgement
 
     def hand_back(self) -> None:
@@ -62,7 +61,7 @@ class Held:
     async def reject(self, reason: str, *, requeue: bool) -> None:
         """Settle it as failed, from inside its handler."""
         self._by_hand()
-        self.failed(RetryLater(reason) if requeue else Permanent(reason), 0)
+        self.failed(Retry(reason) if requeue else Permanent(reason), 0)
 
     def _by_hand(self) -> None:
         if self.settled:

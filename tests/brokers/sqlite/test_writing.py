@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from godwit.brokers.contract import Ack, GiveUp, HandBack, Retry
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack
 from godwit.brokers.sqlite import SqliteBroker, writer
 from godwit.core.errors import QueueNotFound
 from godwit.core.failure import FailureKind
@@ -84,7 +84,7 @@ async def test_everything_survives_a_reopening(tmp_path: Path) -> None:
     async with await declared(path) as broker:
         await broker.publish(envelopes(10))
         deliveries = await pull(broker, 4)
-        await broker.settle([Retry(deliveries[0].ack_id, timedelta(hours=1)), Ack(deliveries[1].ack_id)])
+        await broker.settle([Nack(deliveries[0].ack_id, timedelta(hours=1)), Ack(deliveries[1].ack_id)])
         await broker.settle([GiveUp(deliveries[2].ack_id, FailureKind.PERMANENT)])
         before = await broker.stats()
         snapshot = await broker.journal.snapshot(Q)
@@ -110,8 +110,8 @@ async def test_counters_equal_what_can_be_counted(tmp_path: Path) -> None:
             await broker.settle(
                 [
                     Ack(held[0].ack_id),
-                    Retry(held[1].ack_id),
-                    Retry(held[2].ack_id, timedelta(hours=1)),
+                    Nack(held[1].ack_id),
+                    Nack(held[2].ack_id, timedelta(hours=1)),
                     GiveUp(held[3].ack_id, FailureKind.POISON),
                     HandBack(held[4].ack_id),
                 ]

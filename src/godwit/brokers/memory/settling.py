@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
-from godwit.brokers.contract import Ack, GiveUp, HandBack, Retry, Settlement
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
 from godwit.brokers.memory.care import end_row, exhausted
 from godwit.brokers.memory.group import GONE, Copy, Group
 from godwit.brokers.memory.leasing import Transition
@@ -50,7 +50,7 @@ def settle(
     return rows, refused
 
 
-def _refusal(settlement: Retry | GiveUp | HandBack, copy: Copy, now_ms: int) -> tuple[Event, tuple[Any, ...]]:
+def _refusal(settlement: Nack | GiveUp | HandBack, copy: Copy, now_ms: int) -> tuple[Event, tuple[Any, ...]]:
     """Carry out anything but an ack."""
     group = copy.group
     match settlement:
@@ -58,16 +58,16 @@ def _refusal(settlement: Retry | GiveUp | HandBack, copy: Copy, now_ms: int) -> 
             copy.attempt -= 1
             group.give_back(copy, now_ms, now_ms)
             return Event.HANDED_BACK, (*end_row(copy, now_ms, None, None), now_ms)
-        case Retry() | GiveUp():
+        case Nack() | GiveUp():
             error = settlement.error
             fingerprint = error.fingerprint if error is not None else None
             copy.failures += 1
             copy.errors = remembered(copy.errors, error)
-            if isinstance(settlement, Retry) and not exhausted(copy):
+            if isinstance(settlement, Nack) and not exhausted(copy):
                 group.give_back(copy, now_ms + milliseconds(settlement.delay), now_ms)
                 row = end_row(copy, now_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint)
                 return Event.NACKED, (*row, copy.ready_ms)
-            kind = FailureKind.TRANSIENT if isinstance(settlement, Retry) else settlement.kind
+            kind = FailureKind.TRANSIENT if isinstance(settlement, Nack) else settlement.kind
             group.bury(copy, kind, now_ms)
             return Event.DEAD_LETTERED, end_row(copy, now_ms, settlement.run_ms, kind, fingerprint)
         case _:

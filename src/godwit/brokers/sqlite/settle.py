@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
-from godwit.brokers.contract import Ack, GiveUp, HandBack, Retry, Settlement
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
 from godwit.brokers.sqlite.care import end_row, exhausted
 from godwit.brokers.sqlite.copies import bury, decode_errors, encode_errors, give_back, release_key
 from godwit.brokers.sqlite.leases import Block, Blocks, Lease
@@ -98,7 +98,7 @@ class Addresses:
 
 
 def _refusal(
-    work: Work, group: Group, settlement: Retry | GiveUp | HandBack, block: Block, lease: Lease
+    work: Work, group: Group, settlement: Nack | GiveUp | HandBack, block: Block, lease: Lease
 ) -> tuple[Event, tuple[Any, ...]]:
     """Carry out anything but an ack."""
     copy = lease.copy(group)
@@ -108,17 +108,17 @@ def _refusal(
             copy.attempt -= 1
             give_back(work, group, copy, now_ms, now_ms)
             return Event.HANDED_BACK, (*end_row(block, lease, copy, now_ms, None, None), now_ms)
-        case Retry() | GiveUp():
+        case Nack() | GiveUp():
             error = settlement.error
             fingerprint = error.fingerprint if error is not None else None
             copy.failures += 1
             if error is not None:
                 copy.errors = encode_errors(remembered(decode_errors(copy.errors), error))
-            if isinstance(settlement, Retry) and not exhausted(group, copy):
+            if isinstance(settlement, Nack) and not exhausted(group, copy):
                 give_back(work, group, copy, now_ms + milliseconds(settlement.delay), now_ms)
                 row = end_row(block, lease, copy, now_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint)
                 return Event.NACKED, (*row, copy.ready_at)
-            kind = FailureKind.TRANSIENT if isinstance(settlement, Retry) else settlement.kind
+            kind = FailureKind.TRANSIENT if isinstance(settlement, Nack) else settlement.kind
             bury(work, group, copy, kind, now_ms)
             return Event.DEAD_LETTERED, end_row(block, lease, copy, now_ms, settlement.run_ms, kind, fingerprint)
         case _:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from godwit.brokers.contract import Ack, Broker, Delivery, GiveUp, Retry, Settlement
+from godwit.brokers.contract import Ack, Broker, Delivery, GiveUp, Nack, Settlement
 from godwit.brokers.urls import connect
 from godwit.cli.demo.records import Handled, Part, Record, part_of
 from godwit.cli.demo.scenario import LEASE, PLACES, RETRIES, WORK_SECONDS, Permanent, Place, Transient, handle
@@ -51,7 +51,7 @@ class Worker:
             delay = RETRIES.delay(attempt=delivery.failures + 1, jitter=self._random.random())
             if delay is None:
                 return GiveUp(delivery.ack_id, FailureKind.TRANSIENT, why)
-            return Retry(delivery.ack_id, delay, why)
+            return Nack(delivery.ack_id, delay, why)
         except Permanent as error:
             why = _remembered(error, ErrorType.VALIDATION, retryable=False)
             return GiveUp(delivery.ack_id, FailureKind.PERMANENT, why)
