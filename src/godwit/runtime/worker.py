@@ -84,7 +84,8 @@ class Worker:
             max_workers=max(1, sum(one.concurrency for one in consumers if not one.is_async)),
             thread_name_prefix="godwit handler",
         )
-        self._pullers = [self._puller(consumer) for consumer in consumers]
+        self._consumers = tuple(consumers)
+        self._pullers: list[Puller] = []
         shortest = min((consumer.lease for consumer in consumers), default=timedelta(seconds=15))
         self._renewer = Renewer(self._held, broker.extend_now, every=shortest / 3)
         self._stop = asyncio.Event()
@@ -118,6 +119,7 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop`, then finish what fits in the grace time and hand the rest back."""
         await self._refresh()
+        self._pullers = [self._puller(consumer) for consumer in self._consumers]
         self._renewer.start()
         loops = [asyncio.create_task(puller.run(), name=puller.consumer.name) for puller in self._pullers]
         care = [
