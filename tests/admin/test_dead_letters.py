@@ -11,7 +11,7 @@ import pytest
 from godwit.admin.dead_letters import DeadLetterQueueHandler
 from godwit.admin.filtering import LetterFilter, cause_of
 from godwit.admin.reading import LARGEST_PAGE, PAGE_BYTES, next_size
-from godwit.brokers.contract import Broker, Delivery, GiveUp, LetterId, Retry
+from godwit.brokers.contract import Broker, Delivery, GiveUp, LetterId, Nack
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, from_ms
 from godwit.core.envelope import seal
@@ -126,7 +126,7 @@ async def test_an_inspection_shows_the_whole_history_with_tracebacks(broker: Bro
 
 async def give_up_after(broker: Broker, delivery: Delivery, *, tries: int) -> None:
     for n in range(1, tries):
-        await broker.settle([Retry(delivery.ack_id, error=error(f"try {n}"))])
+        await broker.settle([Nack(delivery.ack_id, error=error(f"try {n}"))])
         (delivery,) = await broker.pull(Q, DEFAULT_GROUP, worker="w", limit=1, lease=LEASE)
     await broker.settle([GiveUp(delivery.ack_id, FailureKind.PERMANENT, error(f"try {tries}"))])
 
