@@ -24,6 +24,7 @@ from godwit.runtime.turns import Turns
 LONGEST_WAIT: Final = timedelta(seconds=5)
 GATED_WAIT: Final = timedelta(seconds=1)
 _PAUSE_AFTER_ERROR: Final = 0.25
+_HELD_BACK_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 
 log = get_logger(__name__)
@@ -92,9 +93,10 @@ class Puller:
             await self._freed.wait()
             return
         self._listener.clear()
-        took = 0
+        took, held_back = 0, False
         for queue in self._turns.order():
             allowed = await self._gate.admit((queue, consumer.group), free) if free else 0
+            held_back = held_back or (bool(free) and not allowed)
             if allowed:
                 deliveries = await self._pull(queue, allowed)
                 self._gate.begun((queue, consumer.group), len(deliveries))
@@ -104,6 +106,9 @@ class Puller:
         if took:
             await asyncio.sleep(0)  # let handlers begin before asking again
         elif not self._stopping:
+            if held_back:
+                # What is ready behind a pause or an open breaker ends the waiting at once, again and again.
+                await asyncio.sleep(_HELD_BACK_PAUSE)
             await self._listener.wait(LONGEST_WAIT if self._gate.is_open else GATED_WAIT)
 
     def _without_suspects(self, queue: QueueName, deliveries: list[Delivery]) -> list[Delivery]:
