@@ -13,6 +13,9 @@ from godwit.core.queues import FlowControl, GroupSpec, Overflow, QueueSpec, Queu
 from godwit.core.retry import Backoff, RetryPolicy, Strategy
 
 if TYPE_CHECKING:
+    from godwit.admin.control import QueueControl
+    from godwit.admin.dead_letters import DeadLetterQueueHandler
+    from godwit.admin.filtering import LetterFilter
     from godwit.manager import MessageQueueManager
     from godwit.runtime.consumer import QueueConsumer
 
@@ -24,6 +27,7 @@ __all__ = [
     "BatchFailed",
     "Broker",
     "DeadLetter",
+    "DeadLetterQueueHandler",
     "Delivery",
     "Envelope",
     "ErrorType",
@@ -34,6 +38,7 @@ __all__ = [
     "GroupSpec",
     "HandBack",
     "Kind",
+    "LetterFilter",
     "Message",
     "MessageMetadata",
     "MessageQueueManager",
@@ -43,6 +48,7 @@ __all__ = [
     "Priority",
     "ProcessingError",
     "QueueConsumer",
+    "QueueControl",
     "QueueSpec",
     "QueueType",
     "Receipt",
@@ -56,7 +62,13 @@ __all__ = [
     "seal_all",
 ]
 
-_LAZY = {"MessageQueueManager": "godwit.manager", "QueueConsumer": "godwit.runtime.consumer"}
+_LAZY = {
+    "DeadLetterQueueHandler": "godwit.admin.dead_letters",
+    "LetterFilter": "godwit.admin.filtering",
+    "MessageQueueManager": "godwit.manager",
+    "QueueConsumer": "godwit.runtime.consumer",
+    "QueueControl": "godwit.admin.control",
+}
 """Names whose modules bring the runtime along: imported when they are asked for."""
 
 
