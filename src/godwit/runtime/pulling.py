@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -64,6 +65,7 @@ class Puller:
         self._renewed_for = (consumer.time_limit + grace).total_seconds()
         self._turns = Turns(consumer.queues, consumer.weights, strict=consumer.strict)
         self._freed = asyncio.Event()
+        self._nudged = asyncio.Event()
         self._listener = broker.listen([(queue, consumer.group) for queue in consumer.queues])
         self._stopping = False
 
@@ -93,6 +95,7 @@ class Puller:
             await self._freed.wait()
             return
         self._listener.clear()
+        self._nudged.clear()
         took, held_back = 0, False
         for queue in self._turns.order():
             allowed = await self._gate.admit((queue, consumer.group), free) if free else 0
@@ -108,8 +111,14 @@ class Puller:
         elif not self._stopping:
             if held_back:
                 # What is ready behind a pause or an open breaker ends the waiting at once, again and again.
-                await asyncio.sleep(_HELD_BACK_PAUSE)
+                await self._rest()
             await self._listener.wait(LONGEST_WAIT if self._gate.is_open else GATED_WAIT)
+
+    async def _rest(self) -> None:
+        """Wait a moment, or until somebody says that things have changed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HELD_BACK_PAUSE):
+                await self._nudged.wait()
 
     def _without_suspects(self, queue: QueueName, deliveries: list[Delivery]) -> list[Delivery]:
         """Hand back what is on its last chance: it is pulled again when it can be handled alone."""
@@ -191,12 +200,13 @@ class Puller:
 
     def nudge(self) -> None:
         """Look again at once."""
+        self._nudged.set()
         self._listener.wake()
 
     def stop(self) -> None:
         """Pull no more."""
         self._stopping = True
-        self._listener.wake()
+        self.nudge()
         self._freed.set()
 
     async def finish(self, grace: timedelta) -> int:
