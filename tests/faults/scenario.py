@@ -30,6 +30,8 @@ from tests.waiting import eventually, real_time
 
 MAIL: Final = GroupName("mail")
 DEAD: Final = QueueName("dead")
+MANY: Final = 1_000
+"""More than a broker carries out on the event loop's own thread, where no answer can come too late."""
 STEPS_FILE: Final = "steps"
 BACKUP_FILE: Final = "backup.db"
 CHECKPOINT_PAUSE: Final = timedelta(seconds=1.1)
@@ -93,12 +95,12 @@ class Life:
     async def lose_a_pull(self) -> None:
         """Let a pull be carried out for somebody who is gone when its answer comes."""
         if self.place is None:  # a broker whose pull has no moment in which it could be lost
-            (lost,) = await self.broker.pull(Q, MAIL, worker="gone", limit=1, lease=LONG)
+            lost = await self.broker.pull(Q, MAIL, worker="gone", limit=MANY, lease=LONG)
             assert self.changed is not None
             await self.changed()
-            await self.broker.settle([HandBack(lost.ack_id)])
+            await self.broker.settle([HandBack(one.ack_id) for one in lost])
             return
-        pull = asyncio.create_task(self.broker.pull(Q, MAIL, worker="gone", limit=1, lease=LONG))
+        pull = asyncio.create_task(self.broker.pull(Q, MAIL, worker="gone", limit=MANY, lease=LONG))
         await asyncio.sleep(0)
         time.sleep(0.1)  # noqa: ASYNC251 (the loop must not see the answer before the pull is cancelled)
         pull.cancel()

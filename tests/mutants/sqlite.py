@@ -49,8 +49,8 @@ SQLITE: Final = (
     Mutant(
         name="sqlite: what a lost pull took is not handed back",
         file="brokers/sqlite/broker.py",
-        old='writer.submit("pull", step, lost=self._hand_back)',
-        new='writer.submit("pull", step)',
+        old='carry_out("pull", step, lost=self._hand_back)',
+        new='carry_out("pull", step)',
         tests=crash_at("sqlite.hand_back:1"),
     ),
     Mutant(
@@ -166,8 +166,8 @@ SQLITE: Final = (
     Mutant(
         name="sqlite: a publish does not wait for the disk",
         file="brokers/sqlite/broker.py",
-        old='self.write("publish", lambda engine: engine.publish(envelopes), durable=True)',
-        new='self.write("publish", lambda engine: engine.publish(envelopes))',
+        old='carry_out("publish", lambda engine: engine.publish(envelopes), durable=True)',
+        new='carry_out("publish", lambda engine: engine.publish(envelopes))',
         tests=("tests/brokers/sqlite/test_writing.py::test_publishes_are_written_through_and_pulls_are_not",),
     ),
     Mutant(

@@ -42,32 +42,40 @@ class Accounts:
         for one in settled:
             by_place.setdefault((one[0].queue, one[0].group), []).append(one)
         for place, found in by_place.items():
-            self._count(place, found, now_ms)
-            await self._tell_breaker(self._breakers[place], [settlement for _, settlement in found])
+            done = [one for one in found if type(one[1]) is Ack]
+            self._count_done(place, done, now_ms)
+            if len(done) == len(found):
+                await self._breakers[place].succeeded()
+            else:
+                self._count_others(place, [one[1] for one in found if type(one[1]) is not Ack])
+                await self._tell_breaker(self._breakers[place], [settlement for _, settlement in found])
         for delivery in refused:
             self.metrics.ack_refused(delivery.queue, delivery.group)
 
-    def _count(self, place: Place, settled: Sequence[Settled], now_ms: int) -> None:
-        tally = self.tallies[place]
-        runs: dict[Outcome, list[float]] = {}
-        latencies = []
-        for delivery, settlement in settled:
-            if isinstance(settlement, HandBack):
-                self.metrics.handed_back(*place)
-                continue
-            outcome = _outcome(settlement)
-            run_ms = settlement.run_ms or 0
-            runs.setdefault(outcome, []).append(run_ms / 1000)
-            tally.count(failed=outcome is not Outcome.DONE, run_ms=run_ms)
-            if outcome is Outcome.DONE:
-                latencies.append(max(0, now_ms - delivery.envelope.created_at_ms) / 1000)
-            elif isinstance(settlement, GiveUp):
-                self.metrics.dead(*place, 1, settlement.kind)
-        for outcome, seconds in runs.items():
-            found = latencies if outcome is Outcome.DONE else ()
-            self.metrics.processed(*place, seconds, outcome, latency_seconds=found)
-        self.metrics.acked(*place, len(runs.get(Outcome.DONE, ())))
-        self.metrics.nacked(*place, len(runs.get(Outcome.RETRY, ())))
+    def _count_done(self, place: Place, done: Sequence[Settled], now_ms: int) -> None:
+        if not done:
+            return
+        runs_ms = [settlement.run_ms or 0 for _, settlement in done]  # type: ignore[union-attr]
+        latencies = [(now_ms - delivery.envelope.created_at_ms) / 1000 for delivery, _ in done]
+        self.tallies[place].count(len(done), run_ms=sum(runs_ms))
+        seconds = [run_ms / 1000 for run_ms in runs_ms]
+        self.metrics.processed(*place, seconds, Outcome.DONE, latency_seconds=latencies)
+        self.metrics.acked(*place, len(done))
+
+    def _count_others(self, place: Place, settlements: Sequence[Settlement]) -> None:
+        for settlement in settlements:
+            match settlement:
+                case HandBack():
+                    self.metrics.handed_back(*place)
+                case Nack() | GiveUp():
+                    run_ms = settlement.run_ms or 0
+                    self.tallies[place].count(1, run_ms=run_ms, failed=1)
+                    outcome = Outcome.RETRY if isinstance(settlement, Nack) else Outcome.DEAD
+                    self.metrics.processed(*place, [run_ms / 1000], outcome)
+                    if isinstance(settlement, Nack):
+                        self.metrics.nacked(*place)
+                    else:
+                        self.metrics.dead(*place, 1, settlement.kind)
 
     async def _tell_breaker(self, breaker: Breaker, settlements: Sequence[Settlement]) -> None:
         for settlement in settlements:
@@ -78,13 +86,3 @@ class Accounts:
                     await breaker.failed()
                 case GiveUp() | HandBack():
                     pass
-
-
-def _outcome(settlement: Ack | Nack | GiveUp) -> Outcome:
-    match settlement:
-        case Ack():
-            return Outcome.DONE
-        case Nack():
-            return Outcome.RETRY
-        case GiveUp():
-            return Outcome.DEAD

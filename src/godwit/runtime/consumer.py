@@ -126,7 +126,10 @@ class QueueConsumer:
 class SettledByHand(Protocol):
     """The delivery a handler is working on, as the handler may settle it."""
 
-    message_id: MessageId
+    @property
+    def message_id(self) -> MessageId:
+        """The id its publisher knows it by."""
+        ...
 
     async def acknowledge(self) -> None:
         """Settle it as done."""

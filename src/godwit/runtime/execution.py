@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final, cast
 
@@ -28,8 +28,9 @@ _encoder = msgspec.json.Encoder()
 class Execution:
     """Runs one consumer's handler; the caller gives it slots."""
 
-    def __init__(self, consumer: Consumer, threads: Executor) -> None:
+    def __init__(self, consumer: Consumer, threads: Executor, *, ended: Callable[[asyncio.Task[None]], None]) -> None:
         self._consumer = consumer
+        self._ended = ended
         self._threads = threads
         self._limit = TimeLimit(consumer.time_limit.total_seconds())
         self.stopping = False
@@ -38,6 +39,13 @@ class Execution:
 
     async def run(self, held: Sequence[Held]) -> None:
         """Handle what is held: one message, or a batch."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        try:
+            await self._run(held, task)
+        finally:
+            self._ended(task)
+
+    async def _run(self, held: Sequence[Held], task: asyncio.Task[None]) -> None:
         opened = [(one, message) for one in held if (message := self._open(one)) is not None]
         if not opened:
             return
@@ -46,7 +54,7 @@ class Execution:
         given = opened[0][1] if self._consumer.batch is None else [message for _, message in opened]
         started = time.monotonic()
         try:
-            result = await self._call(given)
+            result = await (self._coroutine(given, task) if self._consumer.is_async else self._thread(given))
         except asyncio.CancelledError:
             self._cancelled(kept, started)
         except BatchFailed as failed:
@@ -60,25 +68,52 @@ class Execution:
             for one in kept:
                 one.done(run_ms, stored)
 
-    async def _call(self, given: Any) -> Any:
-        consumer = self._consumer
-        if not consumer.is_async:
-            # A thread cannot be stopped: when it takes too long its lease is no longer renewed.
-            context = contextvars.copy_context()
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, context.run, consumer.handler, given)
+    async def run_one(self, held: Held) -> None:
+        """Handle one message with a coroutine: the same as `run`, without what only batches and threads need."""
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        self._limit.enter(task)
+        started = time.monotonic()
         try:
-            return await consumer.handler(given)
+            message = self._open(held)
+            if message is None:
+                return
+            CURRENT.set((held,))
+            self._limit.enter(task, started)
+            result = await self._consumer.handler(message)
         except asyncio.CancelledError:
             if self._limit.is_late(task):
                 task.uncancel()
-                limit = consumer.time_limit.total_seconds()
-                raise TimeoutError(f"the handler took longer than its limit of {limit:g} s") from None
-            raise
+                self._failed(held, self._too_slow(), _milliseconds_since(started))
+            else:
+                self._cancelled([held], started)
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            self._failed(held, error, _milliseconds_since(started))
+        else:
+            held.done(_milliseconds_since(started), _stored(result) if result is not None else None)
         finally:
             self._limit.leave(task)
+            self._ended(task)
+
+    async def _thread(self, given: Any) -> Any:
+        """Run a plain function. A thread cannot be stopped: when it takes too long its lease is no longer renewed."""
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, context.run, self._consumer.handler, given)
+
+    async def _coroutine(self, given: Any, task: asyncio.Task[None]) -> Any:
+        self._limit.enter(task, time.monotonic())
+        try:
+            return await self._consumer.handler(given)
+        except asyncio.CancelledError:
+            if not self._limit.is_late(task):
+                raise
+            task.uncancel()
+            raise self._too_slow() from None
+        finally:
+            self._limit.leave(task)
+
+    def _too_slow(self) -> TimeoutError:
+        limit = self._consumer.time_limit.total_seconds()
+        return TimeoutError(f"the handler took longer than its limit of {limit:g} s")
 
     def _open(self, held: Held) -> Message | None:
         """Decode a message, or settle it as one that can never be handled."""

@@ -57,9 +57,9 @@ class Tally:
     def __init__(self) -> None:
         self.processed = self.errors = self.run_ms = 0
 
-    def count(self, *, failed: bool, run_ms: int) -> None:
-        """Count one handled message."""
-        self.processed += 1
+    def count(self, handled: int, *, run_ms: int, failed: int = 0) -> None:
+        """Count handled messages, and how many of them failed."""
+        self.processed += handled
         self.errors += failed
         self.run_ms += run_ms
 

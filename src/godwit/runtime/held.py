@@ -11,29 +11,40 @@ from godwit.core.handling import Judgement, Permanent, Retry
 from godwit.core.names import AckId, MessageId
 
 
-class Held:
-    """One delivery in a worker's hands; it is settled exactly once."""
+class Terms:
+    """What all deliveries of one consumer are held under."""
 
-    __slots__ = ("_judge", "_settle", "delivery", "lease", "message_id", "renew_until", "settled", "started")
+    __slots__ = ("judge", "lease", "renewed_for", "settle")
 
     def __init__(
         self,
-        delivery: Delivery,
         *,
         lease: timedelta,
-        started: float,
-        renew_until: float,
+        renewed_for: timedelta,
         settle: Callable[[Settlement], None],
         judge: Callable[[BaseException, Delivery], Judgement],
     ) -> None:
-        self.delivery = delivery
-        self.message_id: MessageId = delivery.envelope.id
         self.lease = lease
+        self.renewed_for = renewed_for.total_seconds()
+        self.settle = settle
+        self.judge = judge
+
+
+class Held:
+    """One delivery in a worker's hands; it is settled exactly once."""
+
+    __slots__ = ("delivery", "settled", "started", "terms")
+
+    def __init__(self, delivery: Delivery, terms: Terms, started: float) -> None:
+        self.delivery = delivery
+        self.terms = terms
         self.started = started
-        self.renew_until = renew_until
         self.settled = False
-        self._settle = settle
-        self._judge = judge
+
+    @property
+    def message_id(self) -> MessageId:
+        """The id its publisher knows it by."""
+        return self.delivery.envelope.id
 
     def done(self, run_ms: int, result: bytes | None) -> None:
         """Settle it as done, unless the handler did so."""
@@ -41,7 +52,7 @@ class Held:
 
     def failed(self, error: BaseException, run_ms: int) -> Judgement:
         """Settle it as its error and the retry policy say."""
-        judgement = self._judge(error, self.delivery)
+        judgement = self.terms.judge(error, self.delivery)
         ack_id = self.delivery.ack_id
         if judgement.delay is None:
             self._once(GiveUp(ack_id, judgement.kind, judgement.error, run_ms))
@@ -70,7 +81,7 @@ class Held:
     def _once(self, settlement: Settlement) -> None:
         if not self.settled:
             self.settled = True
-            self._settle(settlement)
+            self.terms.settle(settlement)
 
 
 class HeldTable:
@@ -95,6 +106,6 @@ class HeldTable:
         """Return the ack ids whose handlers are still within their time, by length of lease."""
         wanted: dict[timedelta, list[AckId]] = {}
         for ack_id, held in list(self._held.items()):  # a copy in one step: the loop's thread goes on changing it
-            if now < held.renew_until:
-                wanted.setdefault(held.lease, []).append(ack_id)
+            if now < held.started + held.terms.renewed_for:
+                wanted.setdefault(held.terms.lease, []).append(ack_id)
         return wanted

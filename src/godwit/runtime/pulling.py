@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from datetime import timedelta
@@ -18,7 +18,7 @@ from godwit.core.names import QueueName
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.execution import Execution
 from godwit.runtime.gate import Gate
-from godwit.runtime.held import Held, HeldTable
+from godwit.runtime.held import Held, HeldTable, Terms
 from godwit.runtime.quarantine import Quarantine
 from godwit.runtime.turns import Turns
 
@@ -54,15 +54,13 @@ class Puller:
         self._broker = broker
         self._worker = worker
         self._held = held
-        self._execution = Execution(consumer, threads)
-        self._settle = settle
-        self._judge = judge
+        self._execution = Execution(consumer, threads, ended=self._ended)
+        self._terms = Terms(lease=consumer.lease, renewed_for=consumer.time_limit + grace, settle=settle, judge=judge)
         self._delivered = delivered
         self._gate = gate
         self._quarantine = quarantine
         self._suspected: QueueName | None = None
         """Where a message waits for its last chance."""
-        self._renewed_for = (consumer.time_limit + grace).total_seconds()
         self._turns = Turns(consumer.queues, consumer.weights, strict=consumer.strict)
         self._freed = asyncio.Event()
         self._nudged = asyncio.Event()
@@ -170,33 +168,25 @@ class Puller:
         self._delivered(deliveries)
         now = time.monotonic()
         held = [self._hold(delivery, now) for delivery in deliveries]
-        tasks = [held] if self.consumer.batch is not None else [[one] for one in held]
-        for given in tasks:
-            self._spawn(given)
-        return len(tasks)
+        if self.consumer.batch is not None:
+            self._spawn(self._execution.run(held))
+            return 1
+        for one in held:
+            self._spawn(self._execution.run_one(one) if self.consumer.is_async else self._execution.run([one]))
+        return len(held)
 
     def _hold(self, delivery: Delivery, now: float) -> Held:
-        held = Held(
-            delivery,
-            lease=self.consumer.lease,
-            started=now,
-            renew_until=now + self._renewed_for,
-            settle=self._settle,
-            judge=self._judge,
-        )
+        held = Held(delivery, self._terms, now)
         self._held.add(held)
         return held
 
-    def _spawn(self, given: list[Held]) -> None:
-        task = asyncio.get_running_loop().create_task(self._execution.run(given))
-        self.running.add(task)
-        task.add_done_callback(self._ended)
+    def _spawn(self, execution: Coroutine[None, None, None]) -> None:
+        self.running.add(asyncio.get_running_loop().create_task(execution, name="godwit handler"))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        """Free a slot. A done callback would do the same, one turn of the loop later."""
         self.running.discard(task)
         self._freed.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("handling broke", consumer=self.consumer.name, exc_info=error)
 
     def nudge(self) -> None:
         """Look again at once."""

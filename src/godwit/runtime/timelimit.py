@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 
 class TimeLimit:
@@ -15,17 +16,17 @@ class TimeLimit:
         self._late: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def enter(self, task: asyncio.Task[None]) -> None:
-        """Begin to watch."""
-        loop = task.get_loop()
-        self._running[task] = loop.time() + self._seconds
+    def enter(self, task: asyncio.Task[None], now: float) -> None:
+        """Begin to watch, from `now` on."""
+        self._running[task] = now + self._seconds
         if self._timer is None:
+            loop = task.get_loop()
             self._timer = loop.call_later(self._seconds, self._look, loop)
 
     def leave(self, task: asyncio.Task[None]) -> None:
         """Stop watching."""
-        self._running.pop(task, None)
-        self._late.discard(task)
+        if self._running.pop(task, None) is None:
+            self._late.discard(task)
 
     def is_late(self, task: asyncio.Task[None]) -> bool:
         """Say whether the task was cancelled for its time."""
@@ -33,10 +34,10 @@ class TimeLimit:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        now = loop.time()
+        now = time.monotonic()
         for task, deadline in list(self._running.items()):
             if deadline > now:
-                self._timer = loop.call_at(deadline, self._look, loop)
+                self._timer = loop.call_later(deadline - now, self._look, loop)
                 return
             del self._running[task]
             self._late.add(task)

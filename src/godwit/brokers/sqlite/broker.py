@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import unquote
 
 from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
@@ -30,6 +30,9 @@ from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 
 T = TypeVar("T")
+BUSY: Final = 50
+BRIEF: Final = 200
+"""Messages up to which a pull or a settlement is short enough to be carried out on the event loop's own thread."""
 SCHEME = "sqlite:///"
 
 
@@ -151,7 +154,8 @@ class SqliteBroker:
         """Wake those who wait, here and elsewhere; called by the writer's thread."""
         if ready and not self._closed:
             self._bell.ring(ready)
-            self._loop.call_soon_threadsafe(self._heard, ready)
+            if self._listeners.anybody:
+                self._loop.call_soon_threadsafe(self._heard, ready)
 
     def _heard(self, names: set[str]) -> None:
         if not self._closed:
@@ -198,7 +202,10 @@ class SqliteBroker:
     async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
         """Store messages for every group; they are on the disk when this returns."""
         receipts: list[Receipt]
-        receipts, stopped = await self.write("publish", lambda engine: engine.publish(envelopes), durable=True)
+        writer = await self._opened()
+        # A few messages wait for the disk most of the time, many keep the processor busy.
+        carry_out = writer.brief if BUSY <= len(envelopes) <= BRIEF else writer.submit
+        receipts, stopped = await carry_out("publish", lambda engine: engine.publish(envelopes), durable=True)
         if stopped is not None:
             raise stopped
         return receipts
@@ -222,7 +229,8 @@ class SqliteBroker:
             return engine.pull(queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes)
 
         writer = await self._opened()
-        found = await self._pull(writer, step)
+        carry_out = writer.brief if limit <= BRIEF else writer.submit
+        found: list[Delivery] = await carry_out("pull", step, lost=self._hand_back)
         if not found and wait:
             found = await self._pull_later(writer, step, (queue, group), wait)
         if found:
@@ -237,7 +245,8 @@ class SqliteBroker:
             while (left := until - self._loop.time()) > 0:
                 await listener.wait(timedelta(seconds=left))
                 listener.clear()
-                if found := await self._pull(writer, step):
+                found: list[Delivery] = await writer.submit("pull", step, lost=self._hand_back)
+                if found:
                     return found
         finally:
             listener.close()
@@ -253,11 +262,6 @@ class SqliteBroker:
             raise self._unwritable(error) from error
         return self._listeners.listen(places)
 
-    async def _pull(self, writer: Writer, step: Step) -> list[Delivery]:
-        """Pull once; what arrives when the caller is gone is handed back."""
-        deliveries: list[Delivery] = await writer.submit("pull", step, lost=self._hand_back)
-        return deliveries
-
     def _hand_back(self, deliveries: list[Delivery]) -> None:
         if deliveries and self._writer is not None:
             words = [HandBack(delivery.ack_id) for delivery in deliveries]
@@ -266,7 +270,9 @@ class SqliteBroker:
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid."""
         check_settlements(settlements)
-        refused: list[AckId] = await self.write("settle", lambda engine: engine.settle(settlements))
+        writer = await self._opened()
+        carry_out = writer.brief if len(settlements) <= BRIEF else writer.submit
+        refused: list[AckId] = await carry_out("settle", lambda engine: engine.settle(settlements))
         return refused
 
     async def extend(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:

@@ -61,14 +61,13 @@ def _check_fixed(work: Work, queue: Queue, spec: QueueSpec, groups: Sequence[Gro
 def _create(work: Work, spec: QueueSpec) -> Queue:
     shard = shard_name(spec.name)
     work.execute(
-        "INSERT OR IGNORE INTO broker_shards (name, epoch, seq, at, publish_seq, first_seq, bytes, dropped) "
-        "VALUES (?, ?, 0, 0, 0, 1, 0, 0)",
+        "INSERT OR IGNORE INTO broker_shards VALUES (NULL, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0)",
         (shard, secrets.token_hex(8)),
     )
+    work.execute("UPDATE broker_shards SET turn = 0, published = 0, duplicates = 0 WHERE name = ?", (shard,))
     encoded = msgspec.json.encode(spec)
     work.execute(
-        "INSERT INTO broker_queues (name, spec, shard_id, turn, published, duplicates) "
-        "SELECT ?, ?, id, 0, 0, 0 FROM broker_shards WHERE name = ?",
+        "INSERT INTO broker_queues (name, spec, shard_id) SELECT ?, ?, id FROM broker_shards WHERE name = ?",
         (spec.name, encoded, shard),
     )
     queue = work.queue(spec.name)
@@ -100,5 +99,4 @@ def remove(work: Work, name: QueueName, group_name: GroupName | None) -> None:
     work.journal(queue, Event.QUEUE_REMOVED, None, None, [row], depth=0)
     work.execute("DELETE FROM broker_queues WHERE id = ?", (queue.id,))
     work.execute("DELETE FROM broker_ids WHERE queue_id = ?", (queue.id,))
-    work.execute("DELETE FROM broker_forget WHERE queue_id = ?", (queue.id,))
     work.drop_queue(queue)

@@ -11,7 +11,7 @@ from godwit.brokers.contract import Delivery, LetterId, Receipt, Settlement
 from godwit.brokers.sqlite import clearing, declare, ids, journal, letters, publish, pull, settle, shared
 from godwit.brokers.sqlite.care import look_after
 from godwit.brokers.sqlite.runs import Runs
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.work import Known, Work
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError
@@ -33,16 +33,37 @@ class SqliteEngine:
         """Queues where something became deliverable since this was last emptied."""
         self._clock = clock
         self._floors: dict[int, int] = {}
+        self._known: Known | None = None
+        self._version = -1
+        """The file's version when `_known` was right; it changes when another connection has written."""
+        self._sweep = ids.Sweep()
 
     def rolled_back(self) -> None:
         """Forget what was read of steps that did not happen."""
         self.runs.forget()
+        self._known = None
 
     def work(self) -> Work:
         """Begin a step."""
         return Work(self.connection, self.runs, self._clock, self._floors)
 
+    def _often(self, step: Callable[Concatenate[Work, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Carry out a step of a message's way: it changes queues and groups only through what it has loaded.
+
+        So the next such step can go on with that, unless another process has written meanwhile.
+        """
+        version = self.connection.execute("PRAGMA data_version").fetchone()[0]
+        known = self._known if version == self._version else None
+        self._known, self._version = None, version
+        work = Work(self.connection, self.runs, self._clock, self._floors, known)
+        result = step(work, *args, **kwargs)
+        work.save()
+        self._known = work.known
+        self.ready |= work.ready
+        return result
+
     def _step(self, step: Callable[Concatenate[Work, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self._known = None
         work = self.work()
         result = step(work, *args, **kwargs)
         work.save()
@@ -63,21 +84,21 @@ class SqliteEngine:
 
     def publish(self, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
         """Store messages chunk by chunk; return the receipts and what stopped a later chunk."""
-        return self._step(publish.publish, envelopes)
+        return self._often(publish.publish, envelopes)
 
     def pull(
         self, name: QueueName, group: GroupName, *, worker: str, limit: int, lease_ms: int, max_bytes: int | None = None
     ) -> list[Delivery]:
         """Look after the group, then lease up to `limit` messages."""
-        return self._step(pull.pull, name, group, worker=worker, limit=limit, lease_ms=lease_ms, max_bytes=max_bytes)
+        return self._often(pull.pull, name, group, worker=worker, limit=limit, lease_ms=lease_ms, max_bytes=max_bytes)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids refused."""
-        return self._step(settle.settle, settlements)
+        return self._often(settle.settle, settlements)
 
     def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
         """Let leases end `lease_ms` from now; return the ack ids refused."""
-        return self._step(settle.extend, ack_ids, lease_ms)
+        return self._often(settle.extend, ack_ids, lease_ms)
 
     def cancel(self, name: QueueName, message_id: MessageId) -> bool:
         """Delete a message wherever it waits."""
@@ -95,7 +116,7 @@ class SqliteEngine:
         """Look after every group, feed dead letter queues, forget and trim; return the number of changes."""
         changes = self._step(_look_after_all) + self._step(_feed_all)
         now_ms = self._clock.now_ms()
-        self._step(ids.forget_ids, now_ms)
+        self._step(self._sweep.step, now_ms)
         shared.forget(self.connection, now_ms)
         self._step(journal.trim)
         return changes

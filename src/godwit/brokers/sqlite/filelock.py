@@ -40,12 +40,26 @@ class FileLock:
         finally:
             self._set(_GATE, fcntl.F_UNLCK)
 
+    def try_acquire(self) -> bool:
+        """Take the lock if nobody has it or waits for it."""
+        try:
+            self._set(_GATE, fcntl.F_WRLCK, command=fcntl.F_OFD_SETLK)
+        except BlockingIOError:
+            return False
+        try:
+            self._set(_HOLD, fcntl.F_WRLCK, command=fcntl.F_OFD_SETLK)
+        except BlockingIOError:
+            return False
+        finally:
+            self._set(_GATE, fcntl.F_UNLCK)
+        return True
+
     def release(self) -> None:
         """Let the next one in."""
         self._set(_HOLD, fcntl.F_UNLCK)
 
-    def _set(self, byte: int, kind: int) -> None:
-        fcntl.fcntl(self._file, fcntl.F_OFD_SETLKW, struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0))
+    def _set(self, byte: int, kind: int, *, command: int = fcntl.F_OFD_SETLKW) -> None:
+        fcntl.fcntl(self._file, command, struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0))
 
     def close(self) -> None:
         """Close the file, which lets go of everything."""

@@ -19,9 +19,13 @@ INSERT_ID: Final = "INSERT OR IGNORE INTO broker_ids VALUES (?, ?, ?, ?, ?, NULL
 DELETE_NEW: Final = "DELETE FROM broker_ids WHERE queue_id = ? AND id = ? AND seq = ?"
 SELECT_ID: Final = "SELECT until, run, seq, older FROM broker_ids WHERE queue_id = ? AND id = ?"
 UPSERT_ID: Final = "INSERT OR REPLACE INTO broker_ids VALUES (?, ?, ?, ?, ?, ?)"
-INSERT_FORGET: Final = "INSERT INTO broker_forget (look_at, queue_id, ids) VALUES (?, ?, ?)"
-LOOK_AGAIN_MS: Final = 600_000
-"""When to ask again about an id that left its window while its message still waits."""
+SELECT_NEXT: Final = (
+    "SELECT queue_id, id, until, run, seq, older FROM broker_ids WHERE (queue_id, id) > (?, ?) "
+    "ORDER BY queue_id, id LIMIT ?"
+)
+LEAST_SWEPT: Final = 500
+SWEEPS_A_CYCLE: Final = 300
+"""The table is swept once in so many steps, however large it is: in five minutes at one a second."""
 
 Stored = Sequence[tuple[Message, Run]]
 Place = tuple[int, int]
@@ -29,7 +33,6 @@ Place = tuple[int, int]
 
 _encode = msgspec.msgpack.Encoder().encode
 _encode_names = msgspec.json.Encoder().encode
-_decode_names = msgspec.json.Decoder(list[str]).decode
 _decode_places = msgspec.msgpack.Decoder(list[Place]).decode
 
 
@@ -40,11 +43,10 @@ def insert_ids(work: Work, queue: Queue, plan: Plan, now_ms: int) -> bool:
     if run is not None:
         # Only the ids differ: one statement with a list is half the price of one statement an id.
         messages = run.messages
-        names = _encode_names([message[ID] for message in messages])
+        names = _encode_names([message[ID] for message in messages]).decode()
         until = now_ms + window_ms if window_ms else 0
-        facts = (queue.id, until, run.last, messages[0][SEQ], names.decode())
+        facts = (queue.id, until, run.last, messages[0][SEQ], names)
         if work.execute(INSERT_RUN, facts).rowcount == len(messages):
-            work.execute(INSERT_FORGET, (until or now_ms + LOOK_AGAIN_MS, queue.id, names))
             return True
         rows = [(queue.id, message[ID], until, run.last, message[SEQ]) for message in messages]
     else:
@@ -54,8 +56,6 @@ def insert_ids(work: Work, queue: Queue, plan: Plan, now_ms: int) -> bool:
             for message, run in plan.stored()
         ]
         if work.executemany(INSERT_ID, rows).rowcount == len(rows):
-            look_at = max(row[2] for row in rows) or now_ms + LOOK_AGAIN_MS
-            _look_later(work, queue.id, [row[1] for row in rows], look_at)
             return True
     # No savepoint around it, which would cost all publishes: the new publish_seqs tell our rows from older ones.
     work.executemany(DELETE_NEW, [(row[0], row[1], row[4]) for row in rows])
@@ -78,16 +78,12 @@ def without_known(work: Work, queue: Queue, chunk: Sequence[Envelope], now_ms: i
     return fresh
 
 
-def upsert_ids(work: Work, queue: Queue, stored: Stored, now_ms: int, *, remember: bool) -> None:
+def upsert_ids(work: Work, queue: Queue, stored: Stored, *, remember: bool) -> None:
     """Point ids to their newest messages, keeping the way to older ones that still live."""
     window_ms = milliseconds(queue.spec.dedup_window)
-    look_at = now_ms + LOOK_AGAIN_MS
     for message, run in stored:
         until = message[READY_AT] + window_ms if remember and window_ms else 0
-        look_at = max(look_at, until)
         point_to(work, queue, message[ID], (run.last, message[SEQ]), until)
-    if stored:
-        _look_later(work, queue.id, [message[ID] for message, _ in stored], look_at)
 
 
 def point_to(work: Work, queue: Queue, id: str, place: Place, until: int = 0) -> None:
@@ -110,25 +106,27 @@ def _places(row: tuple[int, int, int, bytes | None]) -> list[Place]:
     return [(row[1], row[2]), *(_decode_places(row[3]) if row[3] is not None else ())]
 
 
-def _look_later(work: Work, queue_id: int, ids: list[str], look_at: int) -> None:
-    work.execute(INSERT_FORGET, (look_at, queue_id, _encode_names(ids)))
+class Sweep:
+    """A walk through the ids, a little further with every step, that deletes those nobody needs any more.
 
+    Nothing is written when an id comes in, and no index is kept over times: a publish would pay for both.
+    """
 
-def forget_ids(work: Work, now_ms: int, *, limit: int = 100) -> None:
-    """Delete ids past their window whose messages are gone, at most `limit` steps' worth."""
-    due = work.execute(
-        "SELECT place, queue_id, ids FROM broker_forget WHERE look_at <= ? ORDER BY look_at LIMIT ?", (now_ms, limit)
-    ).fetchall()
-    for place, queue_id, encoded in due:
-        kept = []
-        for id in _decode_names(encoded):  # noqa: A001
-            row = work.execute(SELECT_ID, (queue_id, id)).fetchone()
-            if row is None:
-                continue
-            if row[0] > now_ms or any(work.runs.alive(run) for run, _ in _places(row)):
-                kept.append(id)
-            else:
-                work.execute("DELETE FROM broker_ids WHERE queue_id = ? AND id = ?", (queue_id, id))
-        work.execute("DELETE FROM broker_forget WHERE place = ?", (place,))
-        if kept:
-            _look_later(work, queue_id, kept, now_ms + LOOK_AGAIN_MS)
+    def __init__(self) -> None:
+        self._place: tuple[int, str] = (0, "")
+        self._seen = self._last_cycle = 0
+
+    def step(self, work: Work, now_ms: int) -> int:
+        """Look at the next ids; return how many were deleted."""
+        limit = max(LEAST_SWEPT, self._last_cycle // SWEEPS_A_CYCLE, self._seen // SWEEPS_A_CYCLE)
+        rows = work.execute(SELECT_NEXT, (*self._place, limit)).fetchall()
+        gone = [
+            row[:2] for row in rows if row[2] <= now_ms and not any(work.runs.alive(p[0]) for p in _places(row[2:]))
+        ]
+        work.executemany("DELETE FROM broker_ids WHERE queue_id = ? AND id = ?", gone)
+        self._seen += len(rows) - len(gone)
+        if len(rows) == limit:
+            self._place = rows[-1][:2]
+        else:
+            self._place, self._last_cycle, self._seen = (0, ""), self._seen, 0
+        return len(gone)

@@ -50,6 +50,11 @@ class Listeners:
         self._seen = -1
         self._closed = False
 
+    @property
+    def anybody(self) -> bool:
+        """Whether anybody listens; whoever begins to looks before it waits."""
+        return bool(self._spots)
+
     def listen(self, places: Sequence[Place]) -> Listener:
         """Return a listener for several places."""
         listener = Listener(self, places)

@@ -60,7 +60,7 @@ def accept(work: Work, queue: Queue, chunk: Sequence[Envelope], *, moved: bool =
         fresh = chunk if moved else without_known(work, queue, chunk, now_ms)
         drops = _drops(queue, groups, fresh, now_ms, moved=moved)
         plan = Plan(queue, groups, fresh, drops, now_ms, moved=moved)
-        upsert_ids(work, queue, plan.stored(), now_ms, remember=not moved)
+        upsert_ids(work, queue, plan.stored(), remember=not moved)
     _store(work, queue, groups, plan, now_ms)
     if len(fresh) == len(chunk):
         return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003

@@ -16,12 +16,14 @@ ASIDE: Final = 4
 """The part of a queue's runs that no group walks through: every copy in it has a row of its own."""
 
 QUEUE_COLUMNS: Final = (
-    "q.id, q.name, q.spec, q.turn, q.published, q.duplicates, "
+    "q.id, q.name, q.spec, s.turn, s.published, s.duplicates, "
     "s.id, s.name, s.epoch, s.seq, s.at, s.publish_seq, s.bytes"
 )  # fmt: skip
 SELECT_QUEUES: Final = f"SELECT {QUEUE_COLUMNS} FROM broker_queues q JOIN broker_shards s ON s.id = q.shard_id"  # noqa: S608
-UPDATE_QUEUE: Final = "UPDATE broker_queues SET turn = ?, published = ?, duplicates = ? WHERE id = ?"
-UPDATE_SHARD: Final = "UPDATE broker_shards SET seq = ?, at = ?, publish_seq = ?, bytes = ? WHERE id = ?"
+UPDATE_SHARD: Final = (
+    "UPDATE broker_shards SET seq = ?, at = ?, publish_seq = ?, bytes = ?, turn = ?, published = ?, duplicates = ? "
+    "WHERE id = ?"
+)
 
 _COUNTERS: Final = (
     "lane0", "lane1", "lane2", "lane3", "ready", "explicit", "skips", "blocked", "delayed", "expiring", "leased",
@@ -73,7 +75,7 @@ class Queue:
             self.turn, self.published, self.duplicates,
             self.shard_id, self.shard_name, self.epoch, self.seq, self.at, self.publish_seq, self.bytes,
         ) = row[3:]  # fmt: skip
-        self.saved = self.queue_values
+        self.saved = self.counters
 
     @property
     def keeps_body(self) -> bool:
@@ -90,14 +92,14 @@ class Queue:
         return self.turn
 
     @property
-    def queue_values(self) -> tuple[int, ...]:
-        """What `UPDATE_QUEUE` writes."""
-        return (self.turn, self.published, self.duplicates, self.id)
+    def counters(self) -> tuple[int, ...]:
+        """What may change without a journal chunk."""
+        return (self.turn, self.published, self.duplicates)
 
     @property
     def shard_values(self) -> tuple[int, ...]:
         """What `UPDATE_SHARD` writes."""
-        return (self.seq, self.at, self.publish_seq, self.bytes, self.shard_id)
+        return (self.seq, self.at, self.publish_seq, self.bytes, *self.counters, self.shard_id)
 
 
 class Group:

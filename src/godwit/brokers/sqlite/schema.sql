@@ -3,6 +3,7 @@
 
 CREATE TABLE broker_schema (version INTEGER NOT NULL) STRICT;
 
+-- A journal and the counters of its queue, which change together with every publish.
 CREATE TABLE broker_shards (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
@@ -12,7 +13,10 @@ CREATE TABLE broker_shards (
     publish_seq INTEGER NOT NULL,
     first_seq INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
-    dropped INTEGER NOT NULL
+    dropped INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    published INTEGER NOT NULL,
+    duplicates INTEGER NOT NULL
 ) STRICT;
 
 -- How many dead letters removed groups had: their ids are not used again.
@@ -28,10 +32,7 @@ CREATE TABLE broker_queues (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL UNIQUE,
     spec BLOB NOT NULL,
-    shard_id INTEGER NOT NULL,
-    turn INTEGER NOT NULL,
-    published INTEGER NOT NULL,
-    duplicates INTEGER NOT NULL
+    shard_id INTEGER NOT NULL
 ) STRICT;
 
 -- lane0..lane3: the turn up to which the group has taken the runs of that lane; the copies beyond have no row of their own.
@@ -82,15 +83,6 @@ CREATE TABLE broker_ids (
     older BLOB,
     PRIMARY KEY (queue_id, id)
 ) STRICT, WITHOUT ROWID;
-
--- Which ids to look at when: one row for the ids of a step (JSON), so that forgetting needs no index over all ids.
-CREATE TABLE broker_forget (
-    place INTEGER PRIMARY KEY,
-    look_at INTEGER NOT NULL,
-    queue_id INTEGER NOT NULL,
-    ids BLOB NOT NULL
-) STRICT;
-CREATE INDEX broker_forget_by_time ON broker_forget (look_at);
 
 -- Waiting copies that are not simply next in a run: returned, delayed, blocked, expiring, or for one group only.
 CREATE TABLE broker_waiting (

@@ -15,7 +15,6 @@ from godwit.brokers.sqlite.rows import (
     SELECT_QUEUES,
     TURN_BITS,
     UPDATE_GROUP,
-    UPDATE_QUEUE,
     UPDATE_SHARD,
     Group,
     Queue,
@@ -31,10 +30,27 @@ SHARD_BITS = TURN_BITS + PART_BITS
 INSERT_CHUNK = "INSERT INTO broker_journal VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
+class Known:
+    """Queues and groups as they are in the file: what one step loaded and saved, for the next one to go on with."""
+
+    __slots__ = ("groups", "queues")
+
+    def __init__(self) -> None:
+        self.queues: dict[str, Queue] = {}
+        self.groups: dict[int, dict[GroupName, Group]] = {}
+
+
 class Work:
     """What a step has loaded and changed; `save` writes it back."""
 
-    def __init__(self, connection: sqlite3.Connection, runs: Runs, clock: Clock, floors: dict[int, int]) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        runs: Runs,
+        clock: Clock,
+        floors: dict[int, int],
+        known: Known | None = None,
+    ) -> None:
         self.connection = connection
         self.execute = connection.execute
         self.executemany = connection.executemany
@@ -44,10 +60,10 @@ class Work:
         """Queues where something became deliverable."""
         self.ended: Counter[int] = Counter()
         """Copies that came to their end, by run."""
-        self._queues: dict[str, Queue] = {}
+        self.known = known or Known()
+        self._queues, self._groups = self.known.queues, self.known.groups
         self._floors = floors
         self._journaled: set[int] = set()
-        self._groups: dict[int, dict[GroupName, Group]] = {}
         self._chunks: list[tuple[Any, ...]] = []
 
     # Finding things
@@ -164,12 +180,12 @@ class Work:
         if self._chunks:
             self.executemany(INSERT_CHUNK, self._chunks)
         for queue in self._queues.values():
-            if queue.queue_values != queue.saved:
-                self.execute(UPDATE_QUEUE, queue.queue_values)
-            if queue.id in self._journaled:
+            if queue.id in self._journaled or queue.counters != queue.saved:
                 self.execute(UPDATE_SHARD, queue.shard_values)
+                queue.saved = queue.counters
         for groups in self._groups.values():
             for group in groups.values():
                 values = group.values
                 if values != group.saved:
                     self.execute(UPDATE_GROUP, values)
+                    group.saved = values

@@ -26,6 +26,7 @@ GROUP_COMMIT: Final = 256
 """Calls in one transaction at most: the last one waits for all before it."""
 CHECKPOINT_SECONDS: Final = 1.0
 WAL_BYTES: Final = 64 << 20
+QUICK_DISK_SECONDS: Final = 0.002
 TIGHT_SECONDS: Final = 60.0
 """After a full disk the log is kept empty for so long: it must not take the room the file needs to take the log in."""
 
@@ -86,10 +87,13 @@ class Writer:
         self._synchronous = ""
         self._checkpointed = time.monotonic()
         self._tight_until = 0.0
+        self._disk_seconds = QUICK_DISK_SECONDS
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._waiting: deque[Call] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self._turn = threading.Lock()
+        """Held by whoever uses the connection: the thread, or the event loop for a brief call."""
         self._thread = threading.Thread(target=self._run, name="godwit-sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -109,6 +113,45 @@ class Writer:
             self._timer = self._loop.call_at(call.deadline, self._give_up)
         self._calls.put(call)
         return future
+
+    async def brief(
+        self, name: str, step: Step, *, durable: bool = False, lost: Callable[[Any], None] | None = None
+    ) -> Any:
+        """Carry out a step that keeps the processor busy anyway: here and now, when nobody else is at it.
+
+        Two changes of thread cost as much as such a step. Others get their turn of the loop first. A durable one waits
+        for the disk too, so it stays on the thread unless the last ones were quick.
+        """
+        await asyncio.sleep(0)
+        quick = not durable or self._disk_seconds < QUICK_DISK_SECONDS
+        if quick and not self._closed and self._turn.acquire(blocking=False):
+            try:
+                done = self._at_once(name, step, durable=durable)
+            finally:
+                self._turn.release()
+            if done is not None:
+                if done.error is not None:
+                    raise done.error
+                return done.result
+        return await self.submit(name, step, durable=durable, lost=lost)
+
+    def _at_once(self, name: str, step: Step, *, durable: bool) -> Call | None:
+        """Carry out one step on this thread, unless somebody waits or the log needs care."""
+        now = time.monotonic()
+        in_time = now - self._checkpointed < CHECKPOINT_SECONDS and now >= self._tight_until
+        if not in_time or not self._calls.empty() or not self._lock.try_acquire():
+            return None
+        call = Call(name, step, ThreadFuture(), durable=durable, lost=None)
+        try:
+            self._carry_out([call])
+        finally:
+            self._lock.release()
+        self._tell_ready()
+        return call
+
+    def _tell_ready(self) -> None:
+        ready, self._engine.ready = self._engine.ready, set()
+        self._committed(ready)
 
     def _give_up(self) -> None:
         """Answer calls past their deadline; one timer serves all, since deadlines come in order."""
@@ -181,27 +224,33 @@ class Writer:
             if call is None:
                 return
             calls = [call]
-            try:
-                self._lock.acquire()
-                try:
-                    last = self._take_more(calls)
-                    if time.monotonic() < self._tight_until:
-                        self._empty_log()
-                    self._carry_out(calls)
-                    self._checkpoint()
-                finally:
-                    self._lock.release()
-            except BaseException as error:  # noqa: BLE001 (every caller must get an answer)
-                for one in calls:
-                    if one.error is None:
-                        one.error = error
-            self._committed(self._engine.ready)
-            self._engine.ready = set()
+            with self._turn:
+                last = self._take_turn(calls)
+                self._tell_ready()
             self._answer([call for call in calls if isinstance(call.future, ThreadFuture)])
             try:
                 self._loop.call_soon_threadsafe(self._answer_waiting, calls)
             except RuntimeError:  # the loop is closed: nobody waits
                 return
+
+    def _take_turn(self, calls: list[Call]) -> bool:
+        """Carry out what waits in one transaction; say whether it ends here."""
+        last = False
+        try:
+            self._lock.acquire()
+            try:
+                last = self._take_more(calls)
+                if time.monotonic() < self._tight_until:
+                    self._empty_log()
+                self._carry_out(calls)
+                self._checkpoint()
+            finally:
+                self._lock.release()
+        except BaseException as error:  # noqa: BLE001 (every caller must get an answer)
+            for one in calls:
+                if one.error is None:
+                    one.error = error
+        return last
 
     def _take_more(self, calls: list[Call]) -> bool:
         """Add what waits in the queue; say whether it ends here."""
@@ -253,7 +302,11 @@ class Writer:
             if not self._connection.in_transaction:
                 self._engine.rolled_back()
                 return alone
+            began = time.monotonic()
             execute("COMMIT")
+            if self._synchronous == "FULL":
+                # The slowest of the last few counts: one slow answer sends publishes back to the thread for a while.
+                self._disk_seconds = max(time.monotonic() - began, self._disk_seconds * 0.9)
             reach("sqlite.after_commit")
         except Exception as error:  # noqa: BLE001
             self._roll_back()
