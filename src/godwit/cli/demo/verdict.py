@@ -69,7 +69,7 @@ def judge(
         if isinstance(entry, Accepted):
             accepted[entry.queue][entry.id] = entry.doomed
         else:
-            handled[Place(entry.queue, entry.group)].append(entry) # names as recorded
+            handled[Place(entry.queue, entry.group)].append(entry)  # names as recorded
     books = [
         _Books(
             place,
