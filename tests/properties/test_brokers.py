@@ -25,7 +25,7 @@ from tests.properties.sides import BrokerSide
 from tests.properties.working import Working
 
 STEPS: Final = 50
-EXAMPLES: Final = 200
+EXAMPLES: Final = 300
 
 OUTCOMES: Final = frozenset({
     "time passed", "outage", "crash", "maintain ok", "restart ok", "declare ok", "change lanes refused",

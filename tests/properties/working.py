@@ -106,11 +106,13 @@ class Working(Comparison):
         self.both("extend", self.held[:count], lease_ms)
 
     @precondition(lambda self: self.held)
-    @rule()
-    def crash(self) -> None:
-        """Forget what was held: nobody will say a word about it."""
+    @rule(steps=st.sampled_from((0, 4, 8)))
+    def crash(self, steps: int) -> None:
+        """Forget what was held: nobody will say a word about it, and its leases may run out at once."""
         self.held.clear()
         self.seen["crash"] += 1
+        if steps:
+            self.let_pass(steps=steps)
 
     @precondition(lambda self: self.delivered)
     @rule(pick=UNITS, verb=st.sampled_from(("ack", "retry", "give up", "hand back")))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from godwit.brokers.contract import Ack
+from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.envelope import Envelope, seal
 from godwit.core.failure import ErrorType, FailureKind
@@ -21,11 +21,11 @@ from godwit.core.handling import BatchFailed, Permanent, Retry
 from godwit.core.journal import Event, decode_chunk, rows_of
 from godwit.core.message import Message
 from godwit.core.names import GroupName, MessageId, QueueName
-from godwit.core.queues import QueueSpec
+from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
 from godwit.core.retry import RetryPolicy, Strategy
 from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
 from godwit.runtime.worker import Worker, WorkerSettings
-from tests.waiting import eventually
+from tests.waiting import eventually, real_time
 
 Q = QueueName("q")
 DEFAULT = GroupName("default")
@@ -322,6 +322,37 @@ async def test_no_more_handlers_run_than_there_are_slots() -> None:
     async with at_work(handler, messages=100, concurrency=7) as (broker, _):
         await eventually(lambda: empty(broker))
     assert most == 7
+
+
+@pytest.mark.parametrize("flow", [FlowControl(max_messages=1), FlowControl(max_bytes=1)])
+async def test_a_worker_held_up_by_flow_control_waits_and_goes_on_when_there_is_room(flow: FlowControl) -> None:
+    async with MemoryBroker() as broker:
+        await broker.declare(QueueSpec(name=Q), [GroupSpec(name=DEFAULT, flow_control=flow)])
+        await publish(broker, *range(5))
+        (held,) = await broker.pull(Q, DEFAULT, worker="other", limit=1, lease=timedelta(minutes=1))
+        pulls = 0
+        pull = broker.pull
+
+        async def counted(*place: str, **options: Any) -> list[Delivery]:
+            nonlocal pulls
+            pulls += 1
+            return await pull(*place, **options)
+
+        broker.pull = counted  # type: ignore[method-assign]
+        seen: list[int] = []
+
+        async def handler(message: Message) -> None:
+            seen.append(message.payload)
+
+        worker = Worker(broker, [Consumer(handler=handler, queues=(Q,))])
+        running = asyncio.create_task(worker.run())
+        await eventually(lambda: pulls > 0)
+        await real_time(timedelta(milliseconds=200))
+        assert pulls < 10
+        await broker.settle([Ack(held.ack_id)])
+        await eventually(lambda: seen == [1, 2, 3, 4])
+        worker.stop()
+        await running
 
 
 async def test_a_batch_handler_gets_lists_and_each_message_is_settled_by_itself() -> None:

@@ -25,7 +25,7 @@ from godwit.brokers.memory.leasing import Transition, extend, lease, token_maker
 from godwit.brokers.memory.queue import Queue
 from godwit.brokers.memory.settling import settle
 from godwit.brokers.memory.shard import Shard
-from godwit.brokers.memory.taking import take, take_within
+from godwit.brokers.memory.taking import deliverable, take, take_within
 from godwit.brokers.memory.view import all_copies, copy_state, group_stats, removal
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
@@ -240,10 +240,10 @@ class MemoryEngine:
         return None if earliest == NEVER else earliest
 
     def ready(self, name: QueueName, group_name: GroupName) -> int:
-        """Return how many messages of a group could be pulled, 0 when it does not exist."""
+        """Return how many messages of a group could be pulled now, 0 when it does not exist."""
         queue = self._queues.get(name)
         group = queue.groups.get(group_name) if queue is not None else None
-        return group.ready if group is not None else 0
+        return deliverable(group) if group is not None else 0
 
     def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""

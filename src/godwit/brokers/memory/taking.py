@@ -14,6 +14,14 @@ def _lane_order(group: Group) -> Iterable[int]:
     return reversed(highest_first) if group.pulls % LOWEST_FIRST_EVERY == LOWEST_FIRST_EVERY - 1 else highest_first
 
 
+def deliverable(group: Group) -> int:
+    """Return how many copies a pull could take: ready ones, as far as flow control leaves room."""
+    flow = group.spec.flow_control
+    if flow.max_bytes is not None and group.leased and group.leased_bytes >= flow.max_bytes:
+        return 0
+    return group.ready if flow.max_messages is None else max(0, min(group.ready, flow.max_messages - group.leased))
+
+
 def take(group: Group, limit: int) -> list[Copy]:
     """Take up to `limit` ready copies, in delivery order."""
     taken: list[Copy] = []

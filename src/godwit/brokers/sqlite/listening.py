@@ -196,6 +196,7 @@ class Listener:
         """Return when something may have become ready since `clear`, at the latest after `timeout`."""
         seconds = timeout.total_seconds()
         if self._woken or seconds <= 0:
+            await asyncio.sleep(0)  # nobody may keep the loop to himself
             return
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
