@@ -1,7 +1,7 @@
 """The SQLite broker keeps its share of a bare loop's speed.
 
-`./dev bench sqlite` asserts the floors themselves on medians; here, beside whatever else the machine does, one try out of
-several must come within a tenth of them.
+`./dev bench sqlite` asserts the floors themselves on medians; here, beside whatever else the machine does, one try out
+of several must come within a tenth of them.
 """
 
 from __future__ import annotations
