@@ -1,18 +1,25 @@
 """Settings of all tests: how thorough Hypothesis is.
 
-`ci` (the default) is the same on every run: a failure seen once is seen again. `soak` looks elsewhere each time and
-longer; it prints the seed of what it found: `./dev test tests/properties --hypothesis-profile=soak`.
+`ci` (the default) is the same on every run: a failure seen once is seen again, and is shown as it was found, with the
+blob that repeats it. `soak` looks elsewhere each time and longer, and makes what it found as small as it can:
+`./dev test tests/properties --hypothesis-profile=soak`.
 """
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, database=None, print_blob=True, suppress_health_check=_SLOW
+    "ci",
+    phases=(Phase.explicit, Phase.generate),
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=_SLOW,
 )
 settings.register_profile("soak", max_examples=2_000, deadline=None, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile("ci")

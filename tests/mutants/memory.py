@@ -135,9 +135,9 @@ MEMORY: Final = (
     ),
     Mutant(
         name="the limit is off by one",
-        file="brokers/memory/queue.py",
-        old="            if depth >= max_size:",
-        new="            if depth > max_size:",
+        file="brokers/limits.py",
+        old="        if depth >= max_size:",
+        new="        if depth > max_size:",
         tests=seen_by("promise_08_limits.py::test_a_publish_over_the_limit_is_refused_naming_the_group"),
     ),
     Mutant(
@@ -228,9 +228,9 @@ MEMORY: Final = (
     ),
     Mutant(
         name="a refused chunk is stored in part",
-        file="brokers/memory/queue.py",
-        old="            if moved or group.spec.overflow is Overflow.REFUSE:",
-        new="            if index == 0 and (moved or group.spec.overflow is Overflow.REFUSE):",
+        file="brokers/limits.py",
+        old="        if moved or group.overflow is Overflow.REFUSE:",
+        new="        if index == 0 and (moved or group.overflow is Overflow.REFUSE):",
         tests=seen_by("promise_01_durable_publish.py::test_a_chunk_is_stored_whole_or_not_at_all"),
     ),
     Mutant(

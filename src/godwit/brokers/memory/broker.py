@@ -22,8 +22,9 @@ from godwit.brokers.contract import (
     SharedEntry,
     Snapshot,
 )
+from godwit.brokers.listener import LoopListener
 from godwit.brokers.memory.engine import MemoryEngine
-from godwit.brokers.memory.listening import Listener, Listeners
+from godwit.brokers.memory.listening import Listeners
 from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, JournalLost
@@ -117,7 +118,7 @@ class MemoryBroker:
             else:
                 self.notify()  # what is left behind, or was released on the way, is for those who wait
 
-    def listen(self, places: Sequence[Place]) -> Listener:
+    def listen(self, places: Sequence[Place]) -> LoopListener:
         """Return a listener for these places."""
         return self._listeners.listen(places)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 from godwit.brokers.contract import Place
+from godwit.brokers.listener import LoopListener
 from godwit.core.clock import Clock
 from godwit.core.errors import NotFoundError
 
@@ -20,17 +20,17 @@ class Listeners:
     def __init__(self, look: Look, clock: Clock) -> None:
         self._look = look
         self._clock = clock
-        self._places: dict[Place, dict[Listener, None]] = {}
+        self._places: dict[Place, dict[LoopListener, None]] = {}
         self._timers: dict[Place, tuple[int, asyncio.TimerHandle]] = {}
 
-    def listen(self, places: Sequence[Place]) -> Listener:
+    def listen(self, places: Sequence[Place]) -> LoopListener:
         """Return a listener for several places."""
-        listener = Listener(self, places)
+        listener = LoopListener(self, places)
         for place in places:
             self._places.setdefault(place, {})[listener] = None
         return listener
 
-    def forget(self, listener: Listener) -> None:
+    def forget(self, listener: LoopListener) -> None:
         """Take a listener off; what it was woken for is for the others."""
         for place in listener.places:
             if listener in self._places.get(place, ()):
@@ -41,8 +41,14 @@ class Listeners:
         self.notify()
 
     def notify(self) -> None:
-        """Wake as many listeners as there are messages for them, and set the timers."""
-        for place in list(self._places):
+        """Look everywhere."""
+        self.look(list(self._places))
+
+    def look(self, places: Sequence[Place]) -> None:
+        """Wake listeners of these places if there are messages for them, and set the timers."""
+        for place in places:
+            if place not in self._places:
+                continue
             try:
                 ready, due_ms = self._look(place)
             except NotFoundError:
@@ -50,16 +56,6 @@ class Listeners:
                 continue
             if ready:
                 self.wake(place, ready)
-            if due_ms is not None:
-                self._arm(place, due_ms)
-
-    def watch(self, places: Sequence[Place]) -> None:
-        """Set the timers of places where somebody begins to wait."""
-        for place in places:
-            try:
-                _, due_ms = self._look(place)
-            except NotFoundError:
-                continue
             if due_ms is not None:
                 self._arm(place, due_ms)
 
@@ -100,52 +96,3 @@ class Listeners:
         self._timers.pop(place, None)
         if place in self._places:
             self.wake(place, 1)
-
-
-class Listener:
-    """Remembers between `clear` and `wait` that something may be ready, so that no wake-up is lost."""
-
-    def __init__(self, listeners: Listeners, places: Sequence[Place]) -> None:
-        self.places = tuple(places)
-        self._listeners = listeners
-        self._woken = False
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def waits(self) -> bool:
-        """Whether somebody waits here and was not woken yet."""
-        return self._waiter is not None and not self._waiter.done()
-
-    def clear(self) -> None:
-        """Forget earlier wake-ups; call it before pulling."""
-        self._woken = False
-
-    def wake(self) -> None:
-        """Say that something may be ready."""
-        self._woken = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def wait(self, timeout: timedelta) -> None:  # noqa: ASYNC109
-        """Return when something may have become ready since `clear`, at the latest after `timeout`."""
-        seconds = timeout.total_seconds()
-        if self._woken or seconds <= 0:
-            await asyncio.sleep(0)  # nobody may keep the loop to himself
-            return
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        self._listeners.watch(self.places)
-        timer = loop.call_later(seconds, self.wake)
-        try:
-            await self._waiter
-        except asyncio.CancelledError:
-            self._waiter = None
-            self._listeners.notify()  # it may have been woken for something: let another fetch it
-            raise
-        finally:
-            timer.cancel()
-            self._waiter = None
-
-    def close(self) -> None:
-        """Listen no more."""
-        self._listeners.forget(self)

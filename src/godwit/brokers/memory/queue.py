@@ -8,14 +8,14 @@ from operator import attrgetter
 from typing import Any, Final
 
 from godwit.brokers.contract import Receipt
-from godwit.brokers.memory.group import NEVER, Copy, Group
+from godwit.brokers.limits import Fill, fits, misfits
+from godwit.brokers.memory.group import Copy, Group
 from godwit.brokers.memory.shard import Shard
 from godwit.core.clock import milliseconds
 from godwit.core.envelope import Envelope
-from godwit.core.errors import QueueFull
 from godwit.core.journal import Event
 from godwit.core.names import GroupName
-from godwit.core.queues import LANE_OF_PRIORITY, Overflow, QueueSpec
+from godwit.core.queues import LANE_OF_PRIORITY, QueueSpec
 
 _DEDUP_BUCKET_MS: Final = 10_000
 
@@ -109,33 +109,12 @@ class Queue:
                 if self._dedup.get(name, now_ms + 1) <= now_ms:
                     del self._dedup[name]
 
-    def _misfits(self, group: Group, fresh: list[Envelope], now_ms: int, *, moved: bool) -> set[int] | None:
+    def _misfits(self, group: Group, fresh: list[Envelope], now_ms: int, *, moved: bool) -> frozenset[int] | None:
         """Return the indexes of what the group must drop (None: nothing); raise when it is full and refuses."""
-        spec = self.spec
-        max_size = NEVER if spec.max_size is None else spec.max_size
-        max_bytes = NEVER if spec.max_bytes is None else spec.max_bytes
-        max_delayed = NEVER if spec.max_delayed is None else spec.max_delayed
-        depth, size, delayed = group.depth, group.bytes, group.delayed_count
-        if depth + len(fresh) <= min(max_size, max_delayed) and size + sum(map(_size, fresh)) <= max_bytes:
+        fill = Fill(group.depth, group.bytes, group.delayed_count)
+        if fits(self.spec, fill, len(fresh), sum(map(_size, fresh))):
             return None
-        dropped: set[int] = set()
-        for index, envelope in enumerate(fresh):
-            if envelope.group is not None and envelope.group != group.name:
-                continue
-            later = envelope.deliver_at_ms is not None and envelope.deliver_at_ms > now_ms
-            if depth >= max_size:
-                limit, allowed = "max_size", max_size
-            elif size + envelope.size > max_bytes:
-                limit, allowed = "max_bytes", max_bytes
-            elif later and delayed >= max_delayed:
-                limit, allowed = "max_delayed", max_delayed
-            else:
-                depth, size, delayed = depth + 1, size + envelope.size, delayed + later
-                continue
-            if moved or group.spec.overflow is Overflow.REFUSE:
-                raise QueueFull(spec.name, group.name, limit, allowed)
-            dropped.add(index)
-        return dropped or None
+        return frozenset(misfits(self.spec, group.spec, fill, fresh, now_ms, moved=moved)) or None
 
     def _copy(
         self,
@@ -143,7 +122,7 @@ class Queue:
         index: int,
         fresh: list[Envelope],
         first_seq: int,
-        dropped: set[int] | None,
+        dropped: frozenset[int] | None,
         ttl_ms: int,
         now_ms: int,
     ) -> None:

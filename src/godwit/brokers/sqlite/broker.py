@@ -14,8 +14,9 @@ from urllib.parse import unquote
 
 from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
+from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.connection import open_reader, translated
-from godwit.brokers.sqlite.listening import Listener, Listeners
+from godwit.brokers.sqlite.listening import Listeners
 from godwit.brokers.sqlite.location import check_location
 from godwit.brokers.sqlite.ports import SqliteDeadLetters, SqliteJournal, SqliteShared
 from godwit.brokers.sqlite.runs import Runs
@@ -252,7 +253,7 @@ class SqliteBroker:
             listener.close()
         return []
 
-    def listen(self, places: Sequence[Place]) -> Listener:
+    def listen(self, places: Sequence[Place]) -> LoopListener:
         """Return a listener for these places; the broker must be open."""
         if self._writer is None or self._closed:
             raise BrokerClosed(f"The SQLite broker on {self._path}")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from typing import Final
 
 from godwit.brokers.contract import Place
+from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.survey import Outlook, outlook
 from godwit.brokers.sqlite.work import Work
@@ -28,7 +28,7 @@ class Spot:
     __slots__ = ("due_ms", "listeners")
 
     def __init__(self) -> None:
-        self.listeners: dict[Listener, None] = {}
+        self.listeners: dict[LoopListener, None] = {}
         self.due_ms: int | None = None
 
     @property
@@ -55,14 +55,14 @@ class Listeners:
         """Whether anybody listens; whoever begins to looks before it waits."""
         return bool(self._spots)
 
-    def listen(self, places: Sequence[Place]) -> Listener:
+    def listen(self, places: Sequence[Place]) -> LoopListener:
         """Return a listener for several places."""
-        listener = Listener(self, places)
+        listener = LoopListener(self, places)
         for place in listener.places:
             self._spots.setdefault(place, Spot()).listeners[listener] = None
         return listener
 
-    def forget(self, listener: Listener) -> None:
+    def forget(self, listener: LoopListener) -> None:
         """Take a listener off."""
         for place in listener.places:
             spot = self._spots.get(place)
@@ -75,6 +75,11 @@ class Listeners:
         """Look at the places of these queues: something may be ready there."""
         names = set(queues)
         for place in [place for place in self._spots if place[0] in names]:
+            self.check(place)
+
+    def look(self, places: Sequence[Place]) -> None:
+        """Look at several places."""
+        for place in places:
             self.check(place)
 
     def check(self, place: Place) -> None:
@@ -166,54 +171,3 @@ class Listeners:
         for spot in list(self._spots.values()):
             self._wake(spot, len(spot.listeners))
         self._connection.close()
-
-
-class Listener:
-    """Remembers between `clear` and `wait` that something may be ready, so that no wake-up is lost."""
-
-    def __init__(self, listeners: Listeners, places: Sequence[Place]) -> None:
-        self.places = tuple(places)
-        self._listeners = listeners
-        self._woken = False
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def waits(self) -> bool:
-        """Whether somebody waits here and was not woken yet."""
-        return self._waiter is not None and not self._waiter.done()
-
-    def clear(self) -> None:
-        """Forget earlier wake-ups; call it before pulling."""
-        self._woken = False
-
-    def wake(self) -> None:
-        """Say that something may be ready."""
-        self._woken = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def wait(self, timeout: timedelta) -> None:  # noqa: ASYNC109
-        """Return when something may have become ready since `clear`, at the latest after `timeout`."""
-        seconds = timeout.total_seconds()
-        if self._woken or seconds <= 0:
-            await asyncio.sleep(0)  # nobody may keep the loop to himself
-            return
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self.wake)
-        try:
-            for place in self.places:
-                self._listeners.check(place)  # sets the timer, and sees what came before anybody waited
-            await self._waiter
-        except asyncio.CancelledError:
-            self._waiter = None
-            for place in self.places:
-                self._listeners.check(place)  # it may have been woken for something: let another fetch it
-            raise
-        finally:
-            timer.cancel()
-            self._waiter = None
-
-    def close(self) -> None:
-        """Listen no more."""
-        self._listeners.forget(self)

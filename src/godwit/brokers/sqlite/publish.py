@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from godwit.brokers.chunks import addresses, publish_chunks
 from godwit.brokers.contract import Receipt
+from godwit.brokers.limits import Fill, fits, misfits
 from godwit.brokers.sqlite.arrivals import arrival_rows
 from godwit.brokers.sqlite.copies import admit, new_copy
 from godwit.brokers.sqlite.ids import insert_ids, upsert_ids, without_known
@@ -17,9 +17,6 @@ from godwit.brokers.sqlite.work import Work
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, PartialPublish, QueueFull
 from godwit.core.journal import Event
-from godwit.core.queues import Overflow
-
-NO_LIMIT: Final = 1 << 62
 
 
 def publish(work: Work, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
@@ -81,49 +78,21 @@ def _answer_duplicates(work: Work, queue: Queue, chunk: Sequence[Envelope], fres
 
 def _fits(queue: Queue, groups: list[Group], chunk: Sequence[Envelope]) -> bool:
     """Say whether the whole chunk fits into every group, without looking closer."""
-    spec = queue.spec
-    n = len(chunk)
-    if spec.max_bytes is not None:
-        size = sum(envelope.size for envelope in chunk)
-        if any(group.bytes + size > spec.max_bytes for group in groups):
-            return False
-    room = min(spec.max_size or NO_LIMIT, spec.max_delayed or NO_LIMIT)
-    return all(group.depth + n <= room for group in groups)
+    size = sum(envelope.size for envelope in chunk) if queue.spec.max_bytes is not None else 0
+    return all(fits(queue.spec, _fill(group), len(chunk), size) for group in groups)
 
 
 def _drops(queue: Queue, groups: list[Group], fresh: Sequence[Envelope], now_ms: int, *, moved: bool) -> Drops:
     """Return what does not fit into groups that drop; raise when a group is full that refuses."""
     drops: Drops = {}
     for group in groups:
-        if dropped := _misfits(queue, group, fresh, now_ms, moved=moved):
+        if dropped := misfits(queue.spec, group.spec, _fill(group), fresh, now_ms, moved=moved):
             drops[group.id] = frozenset(dropped)
     return drops
 
 
-def _misfits(queue: Queue, group: Group, fresh: Sequence[Envelope], now_ms: int, *, moved: bool) -> list[int]:
-    spec = queue.spec
-    max_size, max_bytes, max_delayed = (
-        NO_LIMIT if limit is None else limit for limit in (spec.max_size, spec.max_bytes, spec.max_delayed)
-    )
-    depth, size, delayed = group.depth, group.bytes, group.delayed
-    dropped = []
-    for index, envelope in enumerate(fresh):
-        if envelope.group is not None and envelope.group != group.name:
-            continue
-        later = envelope.deliver_at_ms is not None and envelope.deliver_at_ms > now_ms
-        if depth >= max_size:
-            limit, allowed = "max_size", max_size
-        elif size + envelope.size > max_bytes:
-            limit, allowed = "max_bytes", max_bytes
-        elif later and delayed >= max_delayed:
-            limit, allowed = "max_delayed", max_delayed
-        else:
-            depth, size, delayed = depth + 1, size + envelope.size, delayed + later
-            continue
-        if moved or group.spec.overflow is Overflow.REFUSE:
-            raise QueueFull(spec.name, group.name, limit, allowed)
-        dropped.append(index)
-    return dropped
+def _fill(group: Group) -> Fill:
+    return Fill(group.depth, group.bytes, group.delayed)
 
 
 def _store(work: Work, queue: Queue, groups: list[Group], plan: Plan, now_ms: int) -> None:
