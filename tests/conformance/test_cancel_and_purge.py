@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from godwit.brokers.contract import Ack
@@ -81,3 +83,10 @@ async def test_a_purged_queue_goes_on_working(harness: Harness) -> None:
     await harness.broker.purge(Q)
     await harness.publish("a3", "a4", key="a")
     assert [name for _ in range(2) for name in await harness.ids(5)] == ["a3", "a4"]
+
+
+async def test_cancel_finds_every_message_of_an_id_published_twice_in_one_call(harness: Harness) -> None:
+    await harness.declare(dedup_window=timedelta(0))
+    await harness.publish("a", "a", "b")
+    assert await harness.broker.cancel(Q, harness.envelope("a").id)
+    assert await harness.ids() == ["b"]

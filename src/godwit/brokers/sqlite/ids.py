@@ -81,18 +81,21 @@ def without_known(work: Work, queue: Queue, chunk: Sequence[Envelope], now_ms: i
 def upsert_ids(work: Work, queue: Queue, stored: Stored, *, remember: bool) -> None:
     """Point ids to their newest messages, keeping the way to older ones that still live."""
     window_ms = milliseconds(queue.spec.dedup_window)
+    coming = frozenset(run.last for _, run in stored)
     for message, run in stored:
         until = message[READY_AT] + window_ms if remember and window_ms else 0
-        point_to(work, queue, message[ID], (run.last, message[SEQ]), until)
+        point_to(work, queue, message[ID], (run.last, message[SEQ]), until, coming)
 
 
-def point_to(work: Work, queue: Queue, id: str, place: Place, until: int = 0) -> None:
-    """Let an id lead to a new message first."""
+def point_to(
+    work: Work, queue: Queue, id: str, place: Place, until: int = 0, coming: frozenset[int] = frozenset()
+) -> None:
+    """Let an id lead to a new message first; runs that are `coming` live though they are not written yet."""
     row = work.execute(SELECT_ID, (queue.id, id)).fetchone()
     older: list[Place] = []
     if row is not None:
         until = max(until, row[0])
-        older = [found for found in _places(row) if work.runs.alive(found[0])]
+        older = [found for found in _places(row) if found[0] in coming or work.runs.alive(found[0])]
     work.execute(UPSERT_ID, (queue.id, id, until, *place, _encode(older) if older else None))
 
 
