@@ -55,16 +55,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     settings: dict[str, Any]
     results: list[Result]
+    remarks: list[str] = []
 
 
-def report(benchmark: str, settings: dict[str, Any], results: Sequence[Result]) -> Report:
-    """Put results together with the time and the machine."""
+def report(benchmark: str, settings: dict[str, Any], results: Sequence[Result], remarks: Sequence[str] = ()) -> Report:
+    """Put results together with the time and the machine; `remarks` say why a target is not reached."""
     machine = (
         f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
         f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     )
     date = datetime.now(UTC).date().isoformat()
-    return Report(benchmark=benchmark, date=date, machine=machine, settings=settings, results=list(results))
+    return Report(
+        benchmark=benchmark,
+        date=date,
+        machine=machine,
+        settings=settings,
+        results=list(results),
+        remarks=list(remarks),
+    )
 
 
 def interleaved(measures: dict[str, Callable[[], float]], repeats: int = REPEATS) -> dict[str, list[float]]:
@@ -96,7 +104,7 @@ def page(reports: Sequence[Report]) -> str:
         "",
         "The last run of each benchmark, written by `./dev bench`; every repeat is in [docs/benchmarks](benchmarks).",
         "Numbers are medians on a small, shared machine: compare only within one run. *goal* and *floor* say which",
-        "of the two targets the median reaches; where it is only the floor, the section below the table says why.",
+        "of the two targets the median reaches; where it is not the goal, a remark below the table says why.",
         "",
     ]
     for found in reports:
@@ -113,6 +121,8 @@ def page(reports: Sequence[Report]) -> str:
             cells = [f"{result.name} ({result.unit})", *numbers, *bounds, result.verdict]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
+        for remark in found.remarks:
+            lines += [remark, ""]
     return "\n".join(lines)
 
 

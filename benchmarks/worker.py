@@ -29,6 +29,11 @@ PAYLOAD: Final = {"id": 7, "text": "x" * 120}
 CONCURRENCY: Final = 100
 LEASE: Final = timedelta(seconds=15)
 MEGABYTE: Final = 1 << 20
+REMARKS: Final = (
+    "Of bare pull + settle on SQLite: a worker adds about 9 us a message (its task, decoding, the books for metrics, "
+    "heartbeats and breakers) to the 11 us of the bare loop, and the bare loop became a third faster. Runs gave 0.35 to "
+    "0.56; the floor of 0.6 needs fewer tasks than messages.",
+)
 
 Opener = Callable[[], Broker]
 
@@ -164,4 +169,4 @@ def run(*, count: int = 20_000, sizes: tuple[int, int] = (5_000, 100_000), repea
         "load": f"handlers that do nothing, {CONCURRENCY} at once, one process, {count:,} messages a repeat",
         "messages": f"{len(str(PAYLOAD))} bytes of payload, one group, journal and dedup on, metrics on, lease {LEASE}",
     }
-    return report("worker", settings, results)
+    return report("worker", settings, results, REMARKS)
