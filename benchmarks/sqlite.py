@@ -30,10 +30,14 @@ LEASE: Final = timedelta(minutes=10)
 SPEC: Final = QueueSpec(name=QUEUE)
 FILL: Final = 2_000
 REMARKS: Final = (
-    "Two processes: one alone changes no threads for brief calls and keeps its queues, groups and pages from one step to "
-    "the next; two that take turns read them again after each turn. Seven runs gave 0.82 to 1.05.",
-    "Depth: pull + ack is flat (8.9 to 12.1 us at 1,000,000 ready, 10.5 to 12.2 at 10,000). Publishing waits for a disk "
-    "that is still busy with the backlog's pages; its share varies from run to run (1.0 to 1.7 in all).",
+    (
+        "Two processes: one alone changes no threads for brief calls and keeps its queues, groups and pages from one step "
+        "to the next; two that take turns read them again after each turn. Seven runs gave 0.82 to 1.05."
+    ),
+    (
+        "Depth: pull + ack is flat (8.9 to 12.1 us at 1,000,000 ready, 10.5 to 12.2 at 10,000). Publishing waits for a "
+        "disk that is still busy with the backlog's pages; its share varies from run to run (1.0 to 1.7 in all)."
+    ),
 )
 
 
