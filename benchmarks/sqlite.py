@@ -31,8 +31,8 @@ SPEC: Final = QueueSpec(name=QUEUE)
 FILL: Final = 2_000
 REMARKS: Final = (
     (
-        "Two processes: one alone changes no threads for brief calls and keeps its queues, groups and pages from one step "
-        "to the next; two that take turns read them again after each turn. Seven runs gave 0.82 to 1.05."
+        "Two processes: one alone changes no threads for brief calls and keeps its queues, groups and pages from one "
+        "step to the next; two that take turns read them again after each turn. Seven runs gave 0.82 to 1.05."
     ),
     (
         "Depth: pull + ack is flat (8.9 to 12.1 us at 1,000,000 ready, 10.5 to 12.2 at 10,000). Publishing waits for a "
