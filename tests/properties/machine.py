@@ -52,7 +52,7 @@ class Comparison(RuleBasedStateMachine):
 
     def open_sides(self) -> None:
         """Make `subject` and `reference`."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} must open its two sides")
 
     def teardown(self) -> None:
         self.subject.close()
