@@ -32,11 +32,12 @@ FILL: Final = 2_000
 REMARKS: Final = (
     (
         "Two processes: one alone changes no threads for brief calls and keeps its queues, groups and pages from one "
-        "step to the next; two that take turns read them again after each turn. Seven runs gave 0.82 to 1.05."
+        "step to the next; two that take turns read them again after each turn. With the lock waits as they are two "
+        "runs gave medians of 1.05 and 0.93, with others 0.82 to 0.96."
     ),
     (
-        "Depth: pull + ack is flat (8.9 to 12.1 us at 1,000,000 ready, 10.5 to 12.2 at 10,000). Publishing waits for a "
-        "disk that is still busy with the backlog's pages; its share varies from run to run (1.0 to 1.7 in all)."
+        "Depth: taken apart in one run, pull + ack took 8.9 us at 1,000,000 ready and 12.2 at 10,000, publishing 16.1 "
+        "and 12.1: it waits for a disk still busy with the backlog's pages. Together five runs gave 1.0 to 1.7."
     ),
 )
 

@@ -152,7 +152,7 @@ class SqliteBroker:
         self._reader.close()
 
     def _committed(self, ready: set[str]) -> None:
-        """Wake those who wait, here and elsewhere; called by the writer's thread."""
+        """Wake those who wait, here and elsewhere; called by whoever carried out the step, on its thread."""
         if ready and not self._closed:
             self._bell.ring(ready)
             if self._listeners.anybody:

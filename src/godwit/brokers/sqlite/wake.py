@@ -50,7 +50,7 @@ class Bell:
         heard(names)
 
     def ring(self, names: set[str]) -> None:
-        """Tell all other processes that something is ready in these queues; from the writer's thread."""
+        """Tell all other processes that something is ready in these queues; one caller at a time."""
         others = self._listening()
         if not others:
             return

@@ -1,4 +1,4 @@
-"""The writer thread: whatever waits in its queue goes into one transaction, each call in a savepoint of its own."""
+"""The writer: whatever waits in its thread's queue goes into one transaction; brief calls need not change threads."""
 
 from __future__ import annotations
 
