@@ -10,6 +10,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.servers import lasting
+
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 settings.register_profile(
@@ -28,3 +30,8 @@ settings.load_profile("ci")
 def pytest_configure(config: pytest.Config) -> None:
     """Name the markers of this suite."""
     config.addinivalue_line("markers", "promise(number): the promise of the broker contract that a test shows")
+
+
+def pytest_sessionfinish() -> None:
+    """Stop the servers that tests of this process started."""
+    lasting.stop_all()

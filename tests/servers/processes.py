@@ -1,0 +1,76 @@
+"""Server processes of one test run: private folders, free loopback ports, pids that we started and nobody else's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+START_SECONDS = 90
+STOP_SECONDS = 20
+
+
+class ServerDown(RuntimeError):
+    """A server of the tests did not come up; the text holds the end of its log."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return so many different ports that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((HOST, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def accepts(port: int) -> bool:
+    """Say whether somebody listens on a port."""
+    try:
+        with socket.create_connection((HOST, port), timeout=0.5):
+            return True
+    except OSError:
+        return False
+
+
+def as_ordinary_user(folder: Path, *names: str) -> dict[str, Any]:
+    """Return what `Popen` needs to leave root behind, for servers that refuse it; the folder changes hands."""
+    if os.geteuid() != 0:
+        return {}
+    for name in (*names, "nobody"):
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name)
+            os.chown(folder, user.pw_uid, user.pw_gid)
+            return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [], "cwd": "/"}
+    raise ServerDown(f"root must step down for this server, and there is no user {' or '.join(names)}")
+
+
+def await_server(
+    ready: Callable[[], bool], process: subprocess.Popen[Any], log: Path, *, seconds: float = START_SECONDS
+) -> None:
+    """Return when the server is ready; raise with the end of its log when it ends or takes too long."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            text = log.read_text(errors="replace")[-2_000:] if log.exists() else ""
+            ended = "ended" if process.poll() is not None else f"was not ready within {seconds:.0f} s"
+            raise ServerDown(f"{process.args!r} {ended}:\n{text}")
+        time.sleep(0.02)
+
+
+def stop(process: subprocess.Popen[Any], how: signal.Signals = signal.SIGTERM) -> None:
+    """End a process we started, with force when it does not listen."""
+    if process.poll() is None:
+        process.send_signal(how)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
