@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from godwit.cli.exits import Exit
-from godwit.cli.opening import check_exists, sqlite_file
-from godwit.cli.options import DEFAULT_URL, Json, Url
+from godwit.cli.opening import check_exists, settings_for, sqlite_file
+from godwit.cli.options import Json, Url
 from godwit.cli.output import print_json, remarks
 from godwit.cli.values import Misuse
 from godwit.cli.words import in_words, size
+from godwit.config import without_password
 
 EXAMPLES = """Examples:
 
@@ -27,16 +28,19 @@ EXAMPLES = """Examples:
 def backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Replace FILE when it exists.")] = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Copy the broker's SQLite file while others use it.
 
     The copy is the file as of one moment, complete or not there at all; open it like any other with --url.
     """
+    url = settings_for(url).broker_url
     source = sqlite_file(url)
     if source is None:
-        raise Misuse(f"{url!r} is not a SQLite file", "Back other brokers up with the tools of their servers.")
+        raise Misuse(
+            f"{without_password(url)!r} is not a SQLite file", "Back other brokers up with the tools of their servers."
+        )
     check_exists(url)
     if target.exists() and not force:
         raise Misuse(f"{str(target)!r} exists", "Name another file, or replace it with --force.")

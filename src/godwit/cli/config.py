@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 
 from godwit.cli.exits import Exit
-from godwit.cli.options import Json
+from godwit.cli.opening import settings_for
+from godwit.cli.options import Json, Store, Url
 from godwit.cli.output import print_json, results, visible
-from godwit.config import Described, describe, load
+from godwit.config import Described, describe
 
 EXAMPLES = """Examples:
 
@@ -20,7 +21,6 @@ EXAMPLES = """Examples:
   godwit config --changed
   QUEUE_MAX_RETRIES=5 godwit config --file examples/notifications.toml --json
 """
-DEFAULT_FILE: Final = Path("godwit.toml")
 DEFAULT_ORIGIN: Final = "default"
 
 
@@ -31,7 +31,8 @@ def config(
             "--file", "-f", metavar="FILE", help="The file to read.", show_default="godwit.toml if there is one"
         ),
     ] = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The broker, as for other commands.")] = None,
+    url: Url = None,
+    store: Store = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
     as_json: Json = False,
 ) -> Exit:
@@ -40,9 +41,7 @@ def config(
     Reads the file and the environment, connects to nothing, and never shows a password. A mistake in either is
     reported with its line or variable, and exit code 2.
     """
-    if file is None and DEFAULT_FILE.exists():
-        file = DEFAULT_FILE
-    rows = describe(load(file, arguments={} if url is None else {"broker_url": url}))
+    rows = describe(settings_for(url, store, file=file))
     if changed:
         rows = [row for row in rows if row.origin != DEFAULT_ORIGIN]
     if as_json:

@@ -14,7 +14,7 @@ from godwit.brokers.contract import NO_WAIT, Broker, QueueStats
 from godwit.cli.confirming import Yes, confirm
 from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
-from godwit.cli.options import DEFAULT_URL, Json, Queue, Url
+from godwit.cli.options import Json, Queue, Url
 from godwit.cli.output import print_json, remarks, visible
 from godwit.cli.pull import worker_name
 from godwit.cli.values import duration
@@ -51,9 +51,7 @@ PURGE_EXAMPLES: Final = """Examples:
 """
 
 
-def pause(
-    queue: Queue, group: OneGroup = None, reason: Reason = None, url: Url = DEFAULT_URL, as_json: Json = False
-) -> Exit:
+def pause(queue: Queue, group: OneGroup = None, reason: Reason = None, url: Url = None, as_json: Json = False) -> Exit:
     """Let no worker pull from a queue, or for one group of it.
 
     Running workers obey within two seconds; what they are handling is finished. Publishing goes on.
@@ -69,7 +67,7 @@ def pause(
     return asyncio.run(run())
 
 
-def resume(queue: Queue, group: OneGroup = None, url: Url = DEFAULT_URL, as_json: Json = False) -> Exit:
+def resume(queue: Queue, group: OneGroup = None, url: Url = None, as_json: Json = False) -> Exit:
     """Lift the pause and the drain of a queue, or the pause of one group.
 
     Groups that were paused by themselves stay paused until they are resumed by themselves.
@@ -95,7 +93,7 @@ def drain(
         typer.Option(parser=duration, metavar="DURATION", help="Wait so long for the last.", show_default="0s"),
     ] = NO_WAIT,
     reason: Reason = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Let nobody publish to a queue, so that its consumers empty it.
@@ -115,9 +113,7 @@ def drain(
     return asyncio.run(run())
 
 
-def purge(
-    queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = DEFAULT_URL, as_json: Json = False
-) -> Exit:
+def purge(queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = None, as_json: Json = False) -> Exit:
     """Delete everything that waits in a queue, or for one group of it.
 
     What workers hold and dead letters stay (see `godwit dlq discard`).

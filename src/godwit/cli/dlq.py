@@ -25,7 +25,7 @@ from godwit.cli.letters import show as show_letter
 from godwit.cli.lines import payload
 from godwit.cli.nesting import nested
 from godwit.cli.opening import opened
-from godwit.cli.options import DEFAULT_URL, Json, Url
+from godwit.cli.options import Json, Url
 from godwit.cli.output import print_json, remarks, results
 from godwit.cli.values import Misuse, duration, whole
 from godwit.cli.words import counted
@@ -96,7 +96,7 @@ def list_letters(
     after: Annotated[
         str | None, typer.Option("--after", metavar="ID", help="Go on behind this dead letter; needs NAME.")
     ] = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """List dead letters by queue, group and time of death.
@@ -136,7 +136,7 @@ def _print_list(shown: list[DeadLetter], *, more: bool) -> None:
 
 
 @with_filter
-def show(which: LetterFilter, target: Target, url: Url = DEFAULT_URL, as_json: Json = False) -> Exit:
+def show(which: LetterFilter, target: Target, url: Url = None, as_json: Json = False) -> Exit:
     """Show dead letters with their whole error history, tracebacks and content.
 
     Exit code 1 when a NAME has none that match, 4 when an id does not exist.
@@ -176,7 +176,7 @@ def replay(
         typer.Option(parser=duration, metavar="DURATION", help="Wait so long for a full queue.", show_default="5m"),
     ] = PATIENCE,
     dry_run: DryRun = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Let dead messages wait again, in their group alone, with counters at zero and their history.
@@ -208,7 +208,7 @@ def discard(
     target: Target,
     dry_run: DryRun = False,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Delete dead letters for good.
@@ -230,7 +230,7 @@ def discard(
 
 
 @with_filter
-def patterns(which: LetterFilter, name: Name = None, url: Url = DEFAULT_URL, as_json: Json = False) -> Exit:
+def patterns(which: LetterFilter, name: Name = None, url: Url = None, as_json: Json = False) -> Exit:
     """Count dead letters by what they died of, the most frequent first.
 
     Errors that differ only in numbers, ids and quoted words are the same pattern. Exit code 1 when there are none.
@@ -270,7 +270,7 @@ class Job:
         self._state = state
         self._bar.update(self._task, completed=state.read, total=state.total)
 
-    def run(self, url: str, work: _Work) -> Exit:
+    def run(self, url: str | None, work: _Work) -> Exit:
         """Do the work and say how it ended."""
 
         async def whole() -> None:
@@ -297,7 +297,7 @@ class Job:
         remarks().print(f"{counted(self._state.done, 'dead letter')} {self._word}.{gone}")
 
 
-async def _counted(url: str, target: str, which: LetterFilter, word: str, *, as_json: bool) -> Exit:
+async def _counted(url: str | None, target: str, which: LetterFilter, word: str, *, as_json: bool) -> Exit:
     count = 0
     async with _handler(url) as handler:
         async for _ in _targets(handler, target, which):
@@ -310,7 +310,7 @@ async def _counted(url: str, target: str, which: LetterFilter, word: str, *, as_
 
 
 @asynccontextmanager
-async def _handler(url: str) -> AsyncIterator[DeadLetterQueueHandler]:
+async def _handler(url: str | None) -> AsyncIterator[DeadLetterQueueHandler]:
     async with opened(url) as broker:
         yield DeadLetterQueueHandler(broker)
 

@@ -10,7 +10,7 @@ import typer
 from godwit.cli.exits import Exit
 from godwit.cli.nesting import nested
 from godwit.cli.opening import opened
-from godwit.cli.options import DEFAULT_URL, Json, Queue, Url
+from godwit.cli.options import Json, Queue, Url
 from godwit.cli.output import print_json, remarks
 from godwit.core.errors import NotFoundError, shown
 from godwit.core.names import MessageId, check_message_id, queue_name
@@ -41,7 +41,7 @@ class MessageNotWaiting(NotFoundError):
 def discard(
     queue: Queue,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.", show_default=False)],
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Delete a message that waits, in all groups of its queue.

@@ -1,4 +1,4 @@
-"""Opening the broker a command works on."""
+"""Which broker and store a command works on, and opening the broker."""
 
 from __future__ import annotations
 
@@ -10,9 +10,20 @@ from urllib.parse import unquote
 
 from godwit.brokers.contract import Broker
 from godwit.brokers.urls import connect
+from godwit.cli.options import DEFAULT_FILE
+from godwit.config import load
 from godwit.core.errors import BrokerUnavailable
+from godwit.core.settings import Settings
 
 _SQLITE: Final = "sqlite:///"
+
+
+def settings_for(url: str | None = None, store: str | None = None, *, file: Path | None = None) -> Settings:
+    """Return the configuration of a command: its options over the environment over godwit.toml (or `file`)."""
+    said = {"broker_url": url, "store_url": store}
+    if file is None and DEFAULT_FILE.exists():
+        file = DEFAULT_FILE
+    return load(file, arguments={key: value for key, value in said.items() if value is not None})
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -33,8 +44,9 @@ def check_exists(url: str) -> None:
 
 
 @asynccontextmanager
-async def opened(url: str, *, create: bool = False) -> AsyncIterator[Broker]:
-    """Open a broker; only a command that is meant to `create` things makes a new file."""
+async def opened(url: str | None, *, create: bool = False) -> AsyncIterator[Broker]:
+    """Open the broker that --url or the configuration names; only a command meant to `create` makes a new file."""
+    url = settings_for(url).broker_url
     if not create:
         check_exists(url)
     async with connect(url) as broker:

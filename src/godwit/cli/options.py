@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from godwit.cli.values import duration
 
-DEFAULT_URL: Final = "sqlite:///godwit.db"
+DEFAULT_FILE: Final = Path("godwit.toml")
+"""Read by every command when the working folder has it."""
 
 Url = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--url",
-        envvar="GODWIT_URL",
         metavar="URL",
-        help="The broker: sqlite:///file.db (relative), sqlite:////var/file.db (absolute), memory://.",
+        help="The broker: sqlite:///file.db (relative), sqlite:////var/file.db (absolute), redis://, amqp://.",
+        show_default="GODWIT_URL and others, else sqlite:///godwit.db",
+    ),
+]
+"""Pass it to `godwit.cli.opening`, which asks the environment and the file where the command line says nothing."""
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="The state: sqlite:///file.db or postgresql://.",
+        show_default="GODWIT_STORE_URL, else the file of a SQLite broker",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts, and nothing else.")]

@@ -19,7 +19,7 @@ from godwit.brokers.contract import Broker, Receipt
 from godwit.cli.exits import Exit
 from godwit.cli.lines import Lines, lines_of, lines_of_stdin, payload
 from godwit.cli.opening import opened
-from godwit.cli.options import DEFAULT_URL, Json, Queue, Url
+from godwit.cli.options import Json, Queue, Url
 from godwit.cli.output import print_json, remarks
 from godwit.cli.values import Misuse, duration, duration_or_instant, instant, pairs, whole
 from godwit.cli.words import counted, in_words
@@ -123,7 +123,7 @@ def publish(  # the signature is the command line
     declare: Annotated[
         bool, typer.Option("--declare", help="Create the queue (and the file) if it does not exist.")
     ] = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Publish a message, or a file of them, and print the ids.
@@ -169,7 +169,7 @@ def _lines(file: Path | None) -> Lines:
 class Publishing:
     """One run of the command."""
 
-    def __init__(self, form: Form, *, url: str, declare: bool, as_json: bool) -> None:
+    def __init__(self, form: Form, *, url: str | None, declare: bool, as_json: bool) -> None:
         self._form, self._url, self._declare, self._as_json = form, url, declare, as_json
         self._accepted: list[MessageId] = []
         self._duplicates = 0

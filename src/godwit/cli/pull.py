@@ -15,7 +15,7 @@ from godwit.brokers.arguments import MAX_PULL
 from godwit.brokers.contract import NO_WAIT, Ack, Broker, Delivery, HandBack
 from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
-from godwit.cli.options import DEFAULT_URL, THIRTY_SECONDS, Group, Json, Lease, Queue, Url
+from godwit.cli.options import THIRTY_SECONDS, Group, Json, Lease, Queue, Url
 from godwit.cli.output import print_json, remarks, results
 from godwit.cli.shown import document, show
 from godwit.cli.values import Misuse, duration, whole
@@ -52,7 +52,7 @@ def pull(
         bool, typer.Option("--keep", help="Keep the lease and print the ack ids, for ack and nack.")
     ] = False,
     lease: Lease = THIRTY_SECONDS,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Show the next messages of a queue.

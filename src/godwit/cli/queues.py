@@ -18,7 +18,7 @@ from godwit.admin.control import ACTIVE, Holds, holds
 from godwit.brokers.contract import Broker, GroupStats, QueueStats
 from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
-from godwit.cli.options import DEFAULT_URL, Json, Url
+from godwit.cli.options import Json, Url
 from godwit.cli.output import print_json, remarks, results
 from godwit.cli.values import duration, whole
 from godwit.cli.words import size
@@ -45,7 +45,7 @@ def queues(
     times: Annotated[
         int | None, typer.Option(parser=whole(1, 1_000_000_000), metavar="N", help="Stop watching after so many looks.")
     ] = None,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Show how much every queue and group holds.

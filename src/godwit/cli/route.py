@@ -11,12 +11,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from godwit.cli.config import DEFAULT_FILE
 from godwit.cli.exits import Exit
 from godwit.cli.lines import payload
+from godwit.cli.opening import settings_for
 from godwit.cli.options import Json
 from godwit.cli.output import print_json, remarks, results, visible
-from godwit.config import load
 from godwit.core.errors import InvalidMessage, listed
 from godwit.core.message import Message
 from godwit.core.routing import Router, Step
@@ -48,7 +47,7 @@ def route(
     Connects to nothing and publishes nothing. Exit code 4 when no step names a queue.
     """
     asked = read(sys.stdin.read() if message == "-" else message)
-    settings = load(config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None))
+    settings = settings_for(file=config)
     steps = Router(settings.queues, default_queue=settings.default_queue).explain(asked)
     queue = next((step.queue for step in steps if step.chosen), None)
     declared = queue in {one.name for one in settings.queues}

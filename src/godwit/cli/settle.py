@@ -12,7 +12,7 @@ import typer
 from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, Nack, Settlement
 from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
-from godwit.cli.options import DEFAULT_URL, Json, Url
+from godwit.cli.options import Json, Url
 from godwit.cli.output import print_json, remarks
 from godwit.cli.values import Misuse, duration
 from godwit.cli.words import counted
@@ -24,7 +24,7 @@ from godwit.core.names import AckId
 AckIds = Annotated[list[str], typer.Argument(metavar="ACK_ID", help="As printed by pull --keep.", show_default=False)]
 
 
-def ack(ack_ids: AckIds, url: Url = DEFAULT_URL, as_json: Json = False) -> Exit:
+def ack(ack_ids: AckIds, url: Url = None, as_json: Json = False) -> Exit:
     """Settle messages as done."""
     return asyncio.run(_settle([Ack(AckId(ack_id)) for ack_id in ack_ids], "acked", url=url, as_json=as_json))
 
@@ -42,7 +42,7 @@ def nack(
     hand_back: Annotated[
         bool, typer.Option("--hand-back", help="Return them at once; this counts as no attempt.")
     ] = False,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
     as_json: Json = False,
 ) -> Exit:
     """Refuse messages: to be tried again, given up, or handed back."""
@@ -59,7 +59,7 @@ def nack(
     return asyncio.run(_settle([settlement(AckId(ack_id)) for ack_id in ack_ids], outcome, url=url, as_json=as_json))
 
 
-async def _settle(settlements: Sequence[Settlement], outcome: str, *, url: str, as_json: bool) -> Exit:
+async def _settle(settlements: Sequence[Settlement], outcome: str, *, url: str | None, as_json: bool) -> Exit:
     async with opened(url) as broker:
         refused = set(await broker.settle(settlements))
     if len(refused) == len(settlements) == 1:

@@ -15,9 +15,11 @@ from typing import Annotated, Final
 import typer
 
 from godwit.cli.exits import Exit
+from godwit.cli.options import Store, Url
 from godwit.cli.output import remarks
 from godwit.cli.targets import UnusableTarget, load_manager
 from godwit.cli.values import whole
+from godwit.config import without_password
 from godwit.core.logs import JsonLines
 from godwit.core.names import QueueName
 from godwit.manager import MessageQueueManager
@@ -57,6 +59,8 @@ def worker(
             help="Serve /metrics and /health/queue on 127.0.0.1, from this port up.",
         ),
     ] = None,
+    url: Url = None,
+    store: Store = None,
     log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON.")] = False,
 ) -> Exit:
     """Run consumers until SIGTERM or Ctrl-C.
@@ -65,7 +69,7 @@ def worker(
     once. With several processes, one that dies is started again.
     """
     write_logs(as_json=log_json)
-    manager = load_manager(target)
+    manager = load_for(target, url, store)
     wanted = None if queues is None else [QueueName(name.strip()) for name in queues.split(",") if name.strip()]
     consumers = chosen(target, manager, wanted, concurrency)
     if processes > 1 and CHILD not in os.environ:
@@ -74,6 +78,19 @@ def worker(
         metrics_port += int(os.environ.get(CHILD, "0"))
     asyncio.run(serve(manager, consumers, metrics_port))
     return Exit.OK
+
+
+def load_for(target: str, url: str | None, store: str | None) -> MessageQueueManager:
+    """Load the manager with the broker and the store that the options name.
+
+    They reach it through the environment; a module that names another broker itself is refused rather than obeyed.
+    """
+    os.environ |= {name: said for name, said in (("GODWIT_URL", url), ("GODWIT_STORE_URL", store)) if said is not None}
+    manager = load_manager(target)
+    if url is not None and manager.settings.broker_url != url:
+        named = without_password(manager.settings.broker_url)
+        raise UnusableTarget(target, f"names its own broker, {named}", "Use from_url() without an argument there.")
+    return manager
 
 
 def write_logs(*, as_json: bool) -> None:

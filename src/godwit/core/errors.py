@@ -423,6 +423,25 @@ class SchedulerRequired(GodwitError):
         return "Hand it to the scheduler (schedule_message), or publish it once with another kind."
 
 
+class StoreRequired(GodwitError):
+    """Something was asked for that needs a store, and none is configured."""
+
+    code = 9
+
+    def __init__(self, feature: str) -> None:
+        self.feature = feature
+        super().__init__(feature)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.feature} needs a store, and none is configured"
+
+    @property
+    def remedy(self) -> str:
+        # Never a local file by itself: twenty machines would have twenty truths.
+        return "Name one with --store or GODWIT_STORE_URL: postgresql://..., or sqlite:///file.db on a single machine."
+
+
 class CircuitOpen(GodwitError):
     """The breaker is open: recent calls failed, so this one was not made."""
 
