@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final, cast
 
@@ -17,6 +17,7 @@ from godwit.core.logs import get_logger
 from godwit.core.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer
 from godwit.runtime.held import Held
+from godwit.runtime.steps import first_step, in_context
 from godwit.runtime.timelimit import TimeLimit
 
 MAX_RESULT_BYTES: Final = 4096
@@ -68,17 +69,33 @@ class Execution:
             for one in kept:
                 one.done(run_ms, stored)
 
-    async def run_one(self, held: Held) -> None:
-        """Handle one message with a coroutine: the same as `run`, without what only batches and threads need."""
-        task = cast("asyncio.Task[None]", asyncio.current_task())
+    def begin(self, held: Held, task: asyncio.Task[None]) -> Coroutine[Any, Any, None] | None:
+        """Run the handler of one message until it ends or first waits; return what is left of it.
+
+        Its context is its own from the first step to the last, though the task may have begun others before.
+        """
         started = time.monotonic()
+        context = contextvars.copy_context()
         try:
             message = self._open(held)
             if message is None:
-                return
-            CURRENT.set((held,))
-            self._limit.enter(task, started)
-            result = await self._consumer.handler(message)
+                return None
+            steps, waits_for = context.run(first_step, self._consumer.handler, message, held)
+        except StopIteration as end:
+            self._done(held, end.value, started)
+        except asyncio.CancelledError:
+            self._cancelled([held], started)
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            self._failed(held, error, _milliseconds_since(started))
+        else:
+            return self._finish(held, task, started, in_context(context, steps, waits_for))
+        return None
+
+    async def _finish(self, held: Held, task: asyncio.Task[None], started: float, rest: Awaitable[Any]) -> None:
+        """Carry a handler that waits to its end."""
+        self._limit.enter(task, started)
+        try:
+            result = await rest
         except asyncio.CancelledError:
             if self._limit.is_late(task):
                 task.uncancel()
@@ -88,10 +105,12 @@ class Execution:
         except (Exception, SystemExit) as error:  # noqa: BLE001
             self._failed(held, error, _milliseconds_since(started))
         else:
-            held.done(_milliseconds_since(started), _stored(result) if result is not None else None)
+            self._done(held, result, started)
         finally:
             self._limit.leave(task)
-            self._ended(task)
+
+    def _done(self, held: Held, result: object, started: float) -> None:
+        held.done(_milliseconds_since(started), _stored(result) if result is not None else None)
 
     async def _thread(self, given: Any) -> Any:
         """Run a plain function. A thread cannot be stopped: when it takes too long its lease is no longer renewed."""

@@ -19,6 +19,7 @@ from godwit.runtime.consumer import Consumer
 from godwit.runtime.execution import Execution
 from godwit.runtime.gate import Gate
 from godwit.runtime.held import Held, HeldTable, Terms
+from godwit.runtime.line import Line
 from godwit.runtime.quarantine import Quarantine
 from godwit.runtime.turns import Turns
 
@@ -51,10 +52,12 @@ class Puller:
     ) -> None:
         self.consumer = consumer
         self.running: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()
         self._broker = broker
         self._worker = worker
         self._held = held
         self._execution = Execution(consumer, threads, ended=self._ended)
+        self._line = Line(self._execution.begin, self.running, ended=self._freed.set)
         self._terms = Terms(lease=consumer.lease, renewed_for=consumer.time_limit + grace, settle=settle, judge=judge)
         self._delivered = delivered
         self._gate = gate
@@ -62,7 +65,6 @@ class Puller:
         self._suspected: QueueName | None = None
         """Where a message waits for its last chance."""
         self._turns = Turns(consumer.queues, consumer.weights, strict=consumer.strict)
-        self._freed = asyncio.Event()
         self._nudged = asyncio.Event()
         self._listener = broker.listen([(queue, consumer.group) for queue in consumer.queues])
         self._stopping = False
@@ -87,7 +89,7 @@ class Puller:
             await self._last_chance(self._suspected)
             return
         await self._quarantine.may_begin()
-        free = consumer.concurrency - len(self.running)
+        free = consumer.concurrency - len(self.running) - len(self._line)
         if not free:
             self._freed.clear()
             await self._freed.wait()
@@ -171,8 +173,11 @@ class Puller:
         if self.consumer.batch is not None:
             self._spawn(self._execution.run(held))
             return 1
-        for one in held:
-            self._spawn(self._execution.run_one(one) if self.consumer.is_async else self._execution.run([one]))
+        if self.consumer.is_async:
+            self._line.add(held)
+        else:
+            for one in held:
+                self._spawn(self._execution.run([one]))
         return len(held)
 
     def _hold(self, delivery: Delivery, now: float) -> Held:
@@ -201,8 +206,12 @@ class Puller:
 
     async def finish(self, grace: timedelta) -> int:
         """Wait for running handlers, then hand back the rest; return how many were handed back."""
-        if self.running:
-            await asyncio.wait(self.running, timeout=grace.total_seconds())
+        until = time.monotonic() + grace.total_seconds()
+        while under_way := self.running | self._line.beginning:
+            await asyncio.wait(under_way, timeout=max(0.0, until - time.monotonic()))
+            if time.monotonic() >= until:
+                break
+        handed_back = self._line.hand_back()
         left = list(self.running)
         self._execution.stopping = True
         for task in left:
@@ -211,4 +220,4 @@ class Puller:
             await asyncio.wait(left, timeout=1)
         self._execution.close()
         self._listener.close()
-        return len(left)
+        return handed_back + len(left)

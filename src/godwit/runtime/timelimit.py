@@ -16,12 +16,12 @@ class TimeLimit:
         self._late: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def enter(self, task: asyncio.Task[None], now: float) -> None:
-        """Begin to watch, from `now` on."""
-        self._running[task] = now + self._seconds
+    def enter(self, task: asyncio.Task[None], started: float) -> None:
+        """Watch a task whose handler began at `started`; those that began earlier came earlier."""
+        deadline = self._running[task] = started + self._seconds
         if self._timer is None:
             loop = task.get_loop()
-            self._timer = loop.call_later(self._seconds, self._look, loop)
+            self._timer = loop.call_later(deadline - time.monotonic(), self._look, loop)
 
     def leave(self, task: asyncio.Task[None]) -> None:
         """Stop watching."""
