@@ -7,6 +7,7 @@
     │   ├── InvalidCondition
     │   ├── InvalidMessage
     │   ├── InvalidName
+    │   ├── InvalidSchedule
     │   ├── InvalidSetting
     │   ├── TransformFailed
     │   └── UnknownScheme
@@ -18,10 +19,17 @@
     ├── QueueFull (8)               a group's limit is reached; retry when it has drained
     ├── QueueDraining (9)           a queue takes no messages until it is resumed
     ├── ExtraRequired (9)           an optional package is not installed
+    ├── JavaRequired (9)            Spark needs a newer Java, or any
     ├── SchedulerRequired (9)       a recurring message needs a scheduler
     ├── CircuitOpen (14)            a breaker stops calls that would fail
     ├── PartialPublish              some chunks of a publish were stored before the cause
     ├── JournalLost                 the journal no longer holds what a reader asks for
+    ├── JournalDamaged              a chunk of a journal cannot be read
+    ├── SparkUnavailable (14)       Spark does not start, or cannot do what it is asked
+    ├── StoreRequired (9)           a feature needs a store and none is configured
+    ├── StoreError (14)             the store cannot serve; live messages do not depend on it
+    │   ├── StoreBusy, StoreClosed, StoreFull, StoreUnavailable
+    │   └── SchemaOutdated, SchemaTooNew
     └── BrokerError (14)            the backend cannot serve
         ├── BrokerBusy, BrokerClosed, BrokerUnavailable
         └── StorageFull, StorageCorrupt, StorageTooNew, StorageUnsupported
@@ -164,6 +172,23 @@ class InvalidName(InvalidArgumentError):
     @property
     def remedy(self) -> str:
         return f"Allowed: {self.allowed}."
+
+
+class InvalidSchedule(InvalidArgumentError):
+    """A schedule cannot be kept: its expression, zone, times or key; nothing was stored."""
+
+    def __init__(self, field: str, problem: str, remedy: str) -> None:
+        self.field, self.problem = field, problem
+        self._remedy = remedy
+        super().__init__(field, problem, remedy)
+
+    @property
+    def fact(self) -> str:
+        return f"Schedule: {self.field} {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
 
 
 class InvalidSetting(InvalidArgumentError):
@@ -405,6 +430,26 @@ class ExtraRequired(GodwitError):
         return f"Install godwit[{self.extra}]."
 
 
+class JavaRequired(GodwitError):
+    """Spark runs on Java, and there is none that it can use."""
+
+    code = 9
+
+    def __init__(self, found: str, least: int) -> None:
+        self.found, self.least = found, least
+        super().__init__(found, least)
+
+    @property
+    def fact(self) -> str:
+        return f"Spark needs Java {self.least} or newer, and {self.found}"
+
+    @property
+    def remedy(self) -> str:
+        return (
+            f"Install one (Debian: apt-get install openjdk-{self.least}-jre-headless) or let JAVA_HOME name its folder."
+        )
+
+
 class SchedulerRequired(GodwitError):
     """A recurring message was published where nothing repeats it."""
 
@@ -490,6 +535,148 @@ class JournalLost(GodwitError):
     @property
     def remedy(self) -> str:
         return "Accept the loss by reading from the earliest position, and keep the journal longer."
+
+
+class JournalDamaged(GodwitError):
+    """A chunk of a journal is not what was once written."""
+
+    def __init__(self, shard: str, after: int, problem: str) -> None:
+        self.shard, self.after, self.problem = shard, after, problem
+        super().__init__(shard, after, problem)
+
+    @property
+    def fact(self) -> str:
+        return f"Journal {shown(self.shard)} cannot be read beyond row {self.after:,}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return "Upgrade Godwit if a newer version wrote it; otherwise restore the broker from a backup."
+
+
+class SparkUnavailable(GodwitError):
+    """Spark does not start, or cannot do what it is asked."""
+
+    code = 14
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        self.reason = reason
+        self._remedy = remedy
+        super().__init__(reason, remedy)
+
+    @property
+    def fact(self) -> str:
+        return f"Spark cannot be used: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+
+class StoreError(GodwitError):
+    """The store cannot serve at the moment; messages go on without it."""
+
+    code = 14
+
+
+class StoreBusy(StoreError):
+    """The store did not get to the call in time, or gave way to another; nothing of it was stored."""
+
+    def __init__(self, operation: str, reason: str) -> None:
+        self.operation, self.reason = operation, reason
+        super().__init__(operation, reason)
+
+    @property
+    def fact(self) -> str:
+        return f"The store did not get to {self.operation}: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        return "Repeat the call, or lower the load."
+
+
+class StoreClosed(StoreError):
+    """The store was closed and takes no more calls."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        super().__init__(store)
+
+    @property
+    def fact(self) -> str:
+        return f"The store {self.store} is closed"
+
+    @property
+    def remedy(self) -> str:
+        return "Open a new one."
+
+
+class StoreFull(StoreError):
+    """The store's disk is full; the step was rolled back as a whole."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        super().__init__(store)
+
+    @property
+    def fact(self) -> str:
+        return f"There is no room left to write to the store {self.store}"
+
+    @property
+    def remedy(self) -> str:
+        return "Free some space; nothing of this call was stored, and what was stored before is still there."
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or opened."""
+
+    def __init__(self, store: str, reason: str, remedy: str) -> None:
+        self.store, self.reason = store, reason
+        self._remedy = remedy
+        super().__init__(store, reason, remedy)
+
+    @property
+    def fact(self) -> str:
+        return f"The store {self.store} cannot be used: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+
+class SchemaOutdated(StoreError):
+    """The store lacks migrations that this version needs."""
+
+    code = 9
+
+    def __init__(self, store: str, pending: tuple[str, ...]) -> None:
+        self.store, self.pending = store, pending
+        super().__init__(store, pending)
+
+    @property
+    def fact(self) -> str:
+        return f"The schema of {self.store} lacks {listed(self.pending)}"
+
+    @property
+    def remedy(self) -> str:
+        return "Run godwit db upgrade; workers may go on meanwhile."
+
+
+class SchemaTooNew(StoreError):
+    """The store has migrations that this version does not know."""
+
+    code = 9
+
+    def __init__(self, store: str, unknown: tuple[str, ...]) -> None:
+        self.store, self.unknown = store, unknown
+        super().__init__(store, unknown)
+
+    @property
+    def fact(self) -> str:
+        return f"The schema of {self.store} has {listed(self.unknown)}, which this Godwit does not know"
+
+    @property
+    def remedy(self) -> str:
+        return "Upgrade Godwit; nothing was changed."
 
 
 class BrokerError(GodwitError):

@@ -1,0 +1,118 @@
+"""What a broker may have kept for it: the ports a store offers to brokers that cannot keep a journal or dead letters.
+
+Brokers and stores do not know each other; the manager hands one to the other as these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from godwit.core.failure import FailureKind
+from godwit.core.journal import Event, Position, Row
+from godwit.core.names import GroupName, MessageId, QueueName
+
+
+class JournalStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of one step, event and group, in the event's layout; the keeper adds epoch and seq."""
+
+    at_ms: int
+    event: Event
+    queue: QueueName
+    group: GroupName | None = None
+    worker: str | None = None
+    depth: int | None = None
+    rows: Sequence[Row]
+
+
+class KeptShard(msgspec.Struct, frozen=True, kw_only=True):
+    """What the journal of one shard holds: rows `first_seq` to `last_seq`, empty when first is above last."""
+
+    epoch: str
+    first_seq: int
+    last_seq: int
+    bytes: int
+    dropped: int
+
+
+class JournalWriter(Protocol):
+    """Keeps the journal of a broker that cannot: written after the fact, at least once, read like any other."""
+
+    async def append(self, shard: str, steps: Sequence[JournalStep]) -> None:
+        """Add steps in order; they are durable when this returns. Writers do not wait for each other."""
+        ...
+
+    async def shards(self) -> Mapping[str, KeptShard]:
+        """Say what each shard holds."""
+        ...
+
+    async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
+        """Return chunks with rows beyond `after`, at most `limit` rows but at least one chunk.
+
+        The first chunk may begin at or before `after`. Raises `JournalLost` when rows beyond `after` are gone or the
+        epoch is another.
+        """
+        ...
+
+    async def trim(self, shard: str, *, before_ms: int, max_bytes: int) -> int:
+        """Drop rows older than `before_ms` that all readers have read, and whatever exceeds `max_bytes`."""
+        ...
+
+    async def commit(self, reader: str, shard: str, position: Position) -> None:
+        """Register how far `reader` has got."""
+        ...
+
+    async def committed(self, reader: str) -> Mapping[str, Position]:
+        """Return how far `reader` has got, by shard."""
+        ...
+
+    async def forget(self, reader: str) -> None:
+        """Release a reader's hold."""
+        ...
+
+
+class KeptLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter as it is kept: `body` is the broker's own, the rest can be searched."""
+
+    id: str
+    queue: QueueName
+    group: GroupName
+    message_id: MessageId
+    publish_seq: int
+    type: str | None
+    dead_letter_queue: QueueName | None
+    kind: FailureKind
+    fingerprint: str | None
+    dead_at_ms: int
+    attempt: int
+    failures: int
+    crashes: int
+    body: bytes
+
+
+class LetterKeeper(Protocol):
+    """Keeps the dead letters of a broker that cannot list its own; here they are the truth."""
+
+    async def keep(self, letters: Sequence[KeptLetter]) -> None:
+        """Add letters; one whose id is there already changes nothing."""
+        ...
+
+    async def page(
+        self, name: QueueName, *, group: GroupName | None = None, after: str | None = None, limit: int = 100
+    ) -> list[KeptLetter]:
+        """List those of a queue, or of all queues that share the dead letter queue `name`, oldest first."""
+        ...
+
+    async def fetch(self, ids: Sequence[str]) -> list[KeptLetter]:
+        """Return those of these ids that exist."""
+        ...
+
+    async def remove(self, ids: Sequence[str]) -> list[str]:
+        """Delete them; return the ids that did not exist."""
+        ...
+
+    async def count(self) -> Mapping[tuple[QueueName, GroupName], int]:
+        """Say how many each group has."""
+        ...

@@ -1,0 +1,137 @@
+"""Connections to PostgreSQL: a pool that connects at first use, the schema checked once, errors translated.
+
+Nothing waits for the server when the store is opened, and a server that was away is simply used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from typing import Any, Final
+
+from godwit.core.errors import ExtraRequired, SchemaOutdated, SchemaTooNew, StoreClosed
+from godwit.store.contract import Migration, SchemaStatus
+from godwit.store.postgres.translating import translated
+from godwit.store.scripts import migrations, statement
+
+try:
+    import asyncpg
+except ImportError as error:  # pragma: no cover (the tests have it)
+    raise ExtraRequired("PostgreSQL", "postgres") from error
+
+PACKAGE: Final = "godwit.store.postgres"
+POOL_SIZE: Final = 10
+COMMAND_TIMEOUT: Final = timedelta(seconds=60)
+CONNECT_TIMEOUT: Final = timedelta(seconds=10)
+
+
+def sql(name: str) -> str:
+    """Return the statement in `sql/<name>.sql`."""
+    return statement(PACKAGE, name)
+
+
+class PostgresDatabase:
+    """What the parts of the store share: `transaction` for changes, `connection` for single statements."""
+
+    def __init__(self, url: str, *, shown: str, pool_size: int = POOL_SIZE) -> None:
+        self._url = url
+        self.shown = shown
+        self._pool_size = pool_size
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+        self._checked = False
+        self._closed = False
+
+    @contextlib.asynccontextmanager
+    async def connection(self, operation: str, *, check: bool = True) -> AsyncIterator[asyncpg.Connection]:
+        """Lend a connection; every error of the driver that leaves the block becomes one of ours."""
+        with self.translating(operation):
+            pool = await self._opened()
+            async with pool.acquire(timeout=CONNECT_TIMEOUT.total_seconds()) as connection:
+                if check and not self._checked:
+                    await self._check(connection)
+                yield connection
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, operation: str) -> AsyncIterator[asyncpg.Connection]:
+        """Lend a connection inside a transaction: committed at the end of the block, rolled back by an error."""
+        # The transaction ends inside `connection`, so that a server lost at commit is translated too.
+        async with self.connection(operation) as connection, connection.transaction():
+            yield connection
+
+    async def fetch(self, operation: str, name: str, *arguments: Any) -> list[Any]:
+        """Run one statement of a file and return its rows."""
+        async with self.connection(operation) as connection:
+            rows: list[Any] = await connection.fetch(sql(name), *arguments)
+            return rows
+
+    async def fetchrow(self, operation: str, name: str, *arguments: Any) -> Any | None:
+        """Run one statement of a file and return its first row."""
+        async with self.connection(operation) as connection:
+            return await connection.fetchrow(sql(name), *arguments)
+
+    def translating(self, operation: str) -> contextlib.AbstractContextManager[None]:
+        """Turn errors of the driver into ours."""
+        return _translating(self.shown, operation)
+
+    async def _opened(self) -> asyncpg.Pool:
+        if self._closed:
+            raise StoreClosed(self.shown)
+        async with self._opening:
+            if self._pool is None:
+                # No connection is made here: a server that is down shows when it is asked for something.
+                self._pool = await asyncpg.create_pool(
+                    self._url,
+                    min_size=0,
+                    max_size=self._pool_size,
+                    timeout=CONNECT_TIMEOUT.total_seconds(),
+                    command_timeout=COMMAND_TIMEOUT.total_seconds(),
+                    server_settings={"application_name": "godwit", "timezone": "UTC"},
+                )
+        return self._pool
+
+    async def _check(self, connection: asyncpg.Connection) -> None:
+        """Refuse a schema of another version; asked once."""
+        status = await schema_status(connection)
+        if status.unknown:
+            raise SchemaTooNew(self.shown, tuple(map(str, status.unknown)))
+        if status.pending:
+            raise SchemaOutdated(self.shown, tuple(map(str, status.pending)))
+        self._checked = True
+
+    def forget_check(self) -> None:
+        """Look at the schema again at the next call."""
+        self._checked = False
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        if self._pool is not None:
+            try:
+                await asyncio.wait_for(self._pool.close(), timeout=5)
+            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                self._pool.terminate()
+
+
+@contextlib.contextmanager
+def _translating(shown: str, operation: str) -> Iterator[None]:
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        raise translated(error, shown, operation) from error
+
+
+async def schema_status(connection: asyncpg.Connection) -> SchemaStatus:
+    """Compare the migrations a database has with those of this version."""
+    known = migrations(PACKAGE)
+    there = await connection.fetchval("SELECT to_regclass('godwit_migrations') IS NOT NULL")
+    rows = await connection.fetch("SELECT number, name FROM godwit_migrations ORDER BY number") if there else []
+    applied = tuple(Migration(row["number"], row["name"]) for row in rows)
+    numbers = {one.number for one in applied}
+    return SchemaStatus(
+        applied=applied,
+        pending=tuple(one for one in known if one.number not in numbers),
+        unknown=tuple(one for one in applied if one.number not in {mine.number for mine in known}),
+    )

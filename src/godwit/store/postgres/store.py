@@ -1,0 +1,34 @@
+"""The PostgreSQL store: its parts put together."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from godwit.config.addresses import without_password
+from godwit.store.postgres.database import POOL_SIZE, PostgresDatabase
+from godwit.store.postgres.migrating import PostgresMigrations
+
+
+class PostgresStore:
+    """A store in one database. Its schema is upgraded on request (`godwit db upgrade`), never by itself."""
+
+    def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
+        self.database = PostgresDatabase(url, shown=without_password(url), pool_size=pool_size)
+        self.migrations = PostgresMigrations(self.database)
+
+    @property
+    def url(self) -> str:
+        return self.database.shown
+
+    async def ping(self) -> None:
+        async with self.database.connection("a ping") as connection:
+            await connection.execute("SELECT 1")
+
+    async def close(self) -> None:
+        await self.database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()

@@ -1,0 +1,44 @@
+"""The SQLite store: its parts put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import unquote
+
+from godwit.core.errors import UnknownScheme
+from godwit.store.sqlite.file import BUSY_SECONDS, SqliteFile
+from godwit.store.sqlite.migrating import SqliteMigrations
+
+SCHEME: Final = "sqlite:///"
+
+
+class SqliteStore:
+    """A store in one file, which may also be the broker's; made and upgraded when it is first used."""
+
+    def __init__(self, path: str | Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.file = SqliteFile(Path(path).absolute(), shown=f"{SCHEME}{path}", busy_seconds=busy_seconds)
+        self.migrations = SqliteMigrations(self.file)
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Return a store on `sqlite:///relative.db` or `sqlite:////absolute/path.db`."""
+        if not url.startswith(SCHEME):
+            raise UnknownScheme(url.partition(":")[0], ("sqlite",))
+        return cls(unquote(url.removeprefix(SCHEME)))
+
+    @property
+    def url(self) -> str:
+        return self.file.shown
+
+    async def ping(self) -> None:
+        await self.file.read("a ping", lambda connection: connection.execute("SELECT 1").fetchone())
+
+    async def close(self) -> None:
+        await self.file.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
