@@ -227,6 +227,7 @@ GROUP_KEYS: Final = by_name(
         Key("load_balancing", Choice(LoadBalancing)),
         Key("health_check.interval", MILLISECONDS),
         Key("health_check.timeout", MILLISECONDS),
+        Key("health_check.callable", OrNone(TEXT)),
         Key("filter", OrNone(TEXT)),
         *RETRY_KEYS,
     )

@@ -104,10 +104,14 @@ class QueueDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """How often the members of a group are looked at, and how long an answer may take."""
+    """How often the members of a group are looked at, how long an answer may take, and whom they ask.
+
+    `callable` is `module:function`; a consumer may be given the function itself.
+    """
 
     interval: timedelta = timedelta(seconds=10)
     timeout: timedelta = timedelta(seconds=5)
+    callable: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

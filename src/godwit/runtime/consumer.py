@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Protocol
 
+from godwit.brokers.contract import Delivery
 from godwit.core.errors import InvalidSetting, MessageNotHeld
 from godwit.core.handling import Classifier
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
 from godwit.core.queues import DEFAULT_MAX_CRASHES
 from godwit.core.retry import RetryPolicy
+from godwit.runtime.health import HealthProbe
 
 Handler = Callable[..., Any]
 """Takes a message (or, with `batch`, a list of them); a plain function runs in a thread."""
@@ -23,6 +25,7 @@ DEFAULT_LEASE: Final = timedelta(seconds=15)
 DEFAULT_TIME_LIMIT: Final = timedelta(seconds=30)
 DEFAULT_CONCURRENCY: Final = 10
 DEFAULT_RETRY: Final = RetryPolicy()
+DEFAULT_HEALTH: Final = HealthProbe()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,7 @@ class Consumer:
     last_chance: int = DEFAULT_MAX_CRASHES - 1
     filters: Mapping[QueueName, Callable[[Message], bool]] = field(default_factory=dict)
     check: Callable[[Message], None] | None = None
+    health: HealthProbe = DEFAULT_HEALTH
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,6 +129,8 @@ class QueueConsumer:
 
 class SettledByHand(Protocol):
     """The delivery a handler is working on, as the handler may settle it."""
+
+    delivery: Delivery
 
     @property
     def message_id(self) -> MessageId:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from godwit.admin.control import PAUSE_PREFIX, pause_key
 from godwit.brokers.contract import Place, Shared
@@ -11,7 +13,24 @@ from godwit.core.clock import Clock
 from godwit.runtime.breaker import Breaker
 
 
-class Gate:
+class Gate(Protocol):
+    """What a consumer asks before it pulls."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is held back anywhere."""
+        ...
+
+    async def admit(self, place: Place, wanted: int) -> int:
+        """Return how many messages may be pulled from a place now."""
+        ...
+
+    def begun(self, place: Place, count: int) -> None:
+        """Count what was pulled."""
+        ...
+
+
+class SharedGate:
     """Says how much may be pulled from a place; `refresh` learns what other processes decided."""
 
     def __init__(self, shared: Shared, places: Sequence[Place], *, owner: str, rule: BreakerRule, clock: Clock) -> None:
@@ -47,3 +66,26 @@ class Gate:
     def begun(self, place: Place, count: int) -> None:
         """Count what was pulled: of a half-open breaker these are the probes."""
         self.breakers[place].begun(count)
+
+
+class Turnstile:
+    """One consumer's way through the gate: it remembers when the consumer last came by."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self.passed = time.monotonic()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is held back anywhere."""
+        self.passed = time.monotonic()
+        return self._gate.is_open
+
+    async def admit(self, place: Place, wanted: int) -> int:
+        """Return how many messages may be pulled from a place now."""
+        self.passed = time.monotonic()
+        return await self._gate.admit(place, wanted)
+
+    def begun(self, place: Place, count: int) -> None:
+        """Count what was pulled."""
+        self._gate.begun(place, count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
@@ -16,6 +16,8 @@ from godwit.core.names import GroupName, QueueName
 PREFIX: Final = "instance/"
 KEPT_FOR: Final = timedelta(hours=1)
 MISSED_BEATS: Final = 3
+STOPPED: Final = "stopped"
+PAUSED: Final = "paused"
 
 
 class InstanceStatus(StrEnum):
@@ -44,9 +46,13 @@ class ConsumerInstance(msgspec.Struct, frozen=True, kw_only=True):
     def seen(self, now_ms: int) -> ConsumerInstance:
         """Return it as an onlooker sees it: one whose heartbeat is missing has failed."""
         silent = now_ms - self.last_heartbeat_ms > MISSED_BEATS * self.interval_ms
-        if self.status is InstanceStatus.ACTIVE and silent:
+        if silent and self.detail != STOPPED:
             return msgspec.structs.replace(self, status=InstanceStatus.FAILED, detail="no heartbeat")
         return self
+
+
+State = tuple[InstanceStatus, str | None]
+"""How an instance does, and why."""
 
 
 class Tally:
@@ -78,16 +84,17 @@ class Heartbeat:
         self._started_ms = clock.now_ms()
         self._versions: dict[Place, int] = {}
 
-    async def beat(self, status: InstanceStatus, paused: Sequence[Place] = (), detail: str | None = None) -> None:
-        """Say once how this worker does."""
+    async def beat(self, states: Mapping[Place, State]) -> None:
+        """Say once how this worker does; it is active where `states` says nothing else."""
         now_ms = self._clock.now_ms()
         for (queue, group), tally in self._tallies.items():
             place = (queue, group)
+            status, detail = states.get(place, (InstanceStatus.ACTIVE, None))
             instance = ConsumerInstance(
                 id=self._worker,
                 queue=queue,
                 group=group,
-                status=InstanceStatus.INACTIVE if place in paused else status,
+                status=status,
                 last_heartbeat_ms=now_ms,
                 interval_ms=self._interval_ms,
                 started_ms=self._started_ms,

@@ -23,6 +23,11 @@ class Quarantine:
         self._open = asyncio.Event()
         self._open.set()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody works alone."""
+        return self._open.is_set()
+
     async def may_begin(self) -> None:
         """Return when nobody works alone."""
         await self._open.wait()

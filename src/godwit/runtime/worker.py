@@ -6,9 +6,10 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -23,18 +24,23 @@ from godwit.core.logs import get_logger
 from godwit.core.names import AckId
 from godwit.core.retry import RetryPolicy
 from godwit.runtime.accounts import Accounts
+from godwit.runtime.condition import Condition
 from godwit.runtime.consumer import Consumer
-from godwit.runtime.gate import Gate
-from godwit.runtime.heartbeat import Heartbeat, InstanceStatus
+from godwit.runtime.gate import SharedGate, Turnstile
+from godwit.runtime.heartbeat import Heartbeat
 from godwit.runtime.held import HeldTable
 from godwit.runtime.pulling import Puller
 from godwit.runtime.quarantine import Quarantine
 from godwit.runtime.renewer import Renewer
 from godwit.runtime.settler import Settler
+from godwit.runtime.watchdog import PATIENCE, Watchdog, Watched
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 MAINTAIN_EVERY: Final = timedelta(seconds=1)
 REFRESH_EVERY: Final = timedelta(seconds=1)
+STEP_WITHIN: Final = timedelta(seconds=30)
+ANSWER_WITHIN: Final = timedelta(seconds=3)
+"""A broker that takes longer to tell of pauses and breakers is taken for absent."""
 
 log = get_logger(__name__)
 
@@ -75,23 +81,32 @@ class Worker:
         self._quarantine = Quarantine(lambda: not self._held)
         self._settler = Settler(broker, settled=self._settled)
         places = [(queue, consumer.group) for consumer in consumers for queue in consumer.queues]
-        self._gate = Gate(broker.shared, places, owner=self.name, rule=self._settings.breaker, clock=clock)
+        self._gate = SharedGate(broker.shared, places, owner=self.name, rule=self._settings.breaker, clock=clock)
         self.accounts = Accounts(places, self._gate.breakers, metrics or QueueMetricsCollector())
         interval = self._settings.heartbeat_interval
         tallies = self.accounts.tallies
-        self._heartbeat = Heartbeat(broker.shared, self.name, tallies, interval=interval, clock=clock)
+        self._condition = Condition(
+            Heartbeat(broker.shared, self.name, tallies, interval=interval, clock=clock),
+            consumers,
+            worker=self.name,
+            metrics=self.accounts.metrics,
+            paused=self._gate.paused,
+            trouble=lambda: self.watchdog.trouble,
+        )
         self._threads = ThreadPoolExecutor(
             max_workers=max(1, sum(one.concurrency for one in consumers if not one.is_async)),
             thread_name_prefix="godwit handler",
         )
         self._consumers = tuple(consumers)
         self._pullers: list[Puller] = []
+        self.watchdog = Watchdog([])
+        self._broker_away = False
         shortest = min((consumer.lease for consumer in consumers), default=timedelta(seconds=15))
         self._renewer = Renewer(self._held, broker.extend_now, every=shortest / 3)
         self._stop = asyncio.Event()
         self._leave = asyncio.Event()
 
-    def _puller(self, consumer: Consumer) -> Puller:
+    def _puller(self, consumer: Consumer, turnstile: Turnstile) -> Puller:
         def decide(error: BaseException, delivery: Delivery) -> Judgement:
             return judge(
                 error,
@@ -111,51 +126,87 @@ class Worker:
             settle=self._settler.add,
             judge=decide,
             delivered=self.accounts.delivered,
-            gate=self._gate,
+            gate=turnstile,
             quarantine=self._quarantine,
             grace=self._settings.grace,
+        )
+
+    def _watched(self, consumer: Consumer) -> Watched:
+        turnstile = Turnstile(self._gate)
+        puller = self._puller(consumer, turnstile)
+        self._pullers.append(puller)
+        return Watched(
+            puller.run,
+            name=consumer.name,
+            passed=lambda: turnstile.passed,
+            has_room=lambda: self._quarantine.is_open and len(puller.running) < consumer.concurrency,
+            patience=PATIENCE + (consumer.batch_timeout if consumer.batch is not None else timedelta(0)),
         )
 
     async def run(self) -> None:
         """Work until `stop`, then finish what fits in the grace time and hand the rest back."""
         await self._refresh()
-        self._pullers = [self._puller(consumer) for consumer in self._consumers]
+        self.watchdog = Watchdog([self._watched(consumer) for consumer in self._consumers])
         self._renewer.start()
-        loops = [asyncio.create_task(puller.run(), name=puller.consumer.name) for puller in self._pullers]
-        care = [
-            asyncio.create_task(self._regularly(self._broker.maintain, MAINTAIN_EVERY), name="godwit maintenance"),
-            asyncio.create_task(self._regularly(self._refresh, REFRESH_EVERY), name="godwit gate"),
-            asyncio.create_task(
-                self._regularly(self._beat, self._settings.heartbeat_interval), name="godwit heartbeat"
-            ),
-        ]
-        await self._beat()
+        self.watchdog.start()
+        care = [asyncio.create_task(step, name=f"godwit {name}") for name, step in self._care()]
+        await self._condition.beat()
         try:
             await self._stop.wait()
         finally:
             for puller in self._pullers:
                 puller.stop()
-            await asyncio.gather(*loops, return_exceptions=True)
+            await self._unless_leaving(self.watchdog.stop(), self._longest_turn())
+            self.watchdog.cancel()
             handed_back = await self._finish()
             for task in care:
                 task.cancel()
-            await self._settler.drain()
+            await self._settle_the_rest()
             self._renewer.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
-            await self._say_goodbye()
+            await self._unless_leaving(self._condition.goodbye(), ANSWER_WITHIN)
             log.info("worker stopped", worker=self.name, processed=self.accounts.processed, handed_back=handed_back)
+
+    def _care(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Give what a worker does beside pulling."""
+        yield "watchdog", self.watchdog.run()
+        yield "maintenance", self._regularly(self._broker.maintain, MAINTAIN_EVERY)
+        yield "gate", self._regularly(self._refresh, REFRESH_EVERY)
+        yield "heartbeat", self._regularly(self._condition.beat, self._settings.heartbeat_interval)
+        for number, consumer in enumerate(self._consumers):
+            ask = partial(self._condition.ask, number)
+            yield f"health of {consumer.name}", self._regularly(ask, consumer.health.interval)
+
+    def _longest_turn(self) -> timedelta:
+        """Return how long a consumer may take to notice that it shall stop: one may be filling a batch."""
+        batches = [consumer.batch_timeout for consumer in self._consumers if consumer.batch is not None]
+        return max(batches, default=timedelta(0)) + ANSWER_WITHIN
 
     async def _finish(self) -> int:
         """Give handlers their grace time, unless told to leave at once; return how many were handed back."""
         finishing = asyncio.gather(*(puller.finish(self._settings.grace) for puller in self._pullers))
-        leaving = asyncio.ensure_future(self._leave.wait())
-        either: list[asyncio.Future[Any]] = [finishing, leaving]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        leaving.cancel()
-        if finishing.done():
+        if await self._unless_leaving(finishing):
             return sum(finishing.result())
-        finishing.cancel()
         return sum(await asyncio.gather(*(puller.finish(timedelta(0)) for puller in self._pullers)))
+
+    async def _settle_the_rest(self) -> None:
+        """Settle what ended; a broker that stays away is not waited for beyond the grace time."""
+        if not await self._unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN)):
+            log.warning("left with work unsettled: it is delivered again", worker=self.name, count=len(self._held))
+
+    async def _unless_leaving(self, work: Awaitable[object], within: timedelta | None = None) -> bool:
+        """Wait for something that a second stop, or the time, cuts short; say whether it was finished."""
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(self._leave.wait())
+        either: list[asyncio.Future[Any]] = [working, leaving]
+        seconds = None if within is None else within.total_seconds()
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if working.done():
+            working.result()
+            return True
+        working.cancel()
+        return False
 
     def stop(self) -> None:
         """Stop; a second call leaves without waiting for handlers."""
@@ -183,36 +234,34 @@ class Worker:
         while True:
             await asyncio.sleep(every.total_seconds() * (0.75 + self._random.random() / 2))
             try:
-                await step()
+                async with asyncio.timeout(STEP_WITHIN.total_seconds()):
+                    await step()
             except BrokerClosed:
                 return
-            except GodwitError as error:
-                log.warning("a regular step waits for the broker", worker=self.name, error=str(error))
+            except (GodwitError, TimeoutError) as error:
+                self._broker_away = True
+                log.warning("a regular step waits for the broker", worker=self.name, error=str(error) or "no answer")
+            except Exception:  # it must be done again, whatever happened this time
+                log.exception("a regular step broke", worker=self.name)
 
     async def _refresh(self) -> None:
         """Learn of pauses and breakers; without the broker nothing can be pulled anyway."""
         try:
-            if await self._gate.refresh():
-                self.nudge()
+            async with asyncio.timeout(ANSWER_WITHIN.total_seconds()):
+                lifted = await self._gate.refresh()
         except BrokerClosed:
             raise
-        except GodwitError as error:
-            log.warning("shared state unknown", worker=self.name, error=str(error))
-
-    async def _beat(self) -> None:
-        paused = [place for place in self.accounts.tallies if self._gate.paused(place)]
-        try:
-            await self._heartbeat.beat(InstanceStatus.ACTIVE, paused)
-        except BrokerClosed:
-            raise
-        except GodwitError as error:
-            log.warning("heartbeat not written", worker=self.name, error=str(error))
-
-    async def _say_goodbye(self) -> None:
-        try:
-            await self._heartbeat.beat(InstanceStatus.INACTIVE, detail="stopped")
-        except GodwitError as error:
-            log.warning("heartbeat not written", worker=self.name, error=str(error))
+        except (GodwitError, TimeoutError) as error:
+            self._broker_away = True
+            log.warning("shared state unknown", worker=self.name, error=str(error) or "no answer")
+            return
+        if self._broker_away:
+            self._broker_away = False
+            log.info("the broker answers again", worker=self.name)
+            self.watchdog.broker_returned()
+            lifted = True
+        if lifted:
+            self.nudge()
 
     async def _settled(self, settlements: Sequence[Settlement], refused: Sequence[AckId]) -> None:
         lost = frozenset(refused)
