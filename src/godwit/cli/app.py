@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "purge": "godwit.cli.control",
     "route": "godwit.cli.route",
     "worker": "godwit.cli.worker",
+    "pipeline": "godwit.cli.pipeline",
     "config": "godwit.cli.config",
     "backup": "godwit.cli.backup",
     "demo": "godwit.cli.demo.command",

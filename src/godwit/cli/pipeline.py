@@ -1,0 +1,25 @@
+"""`godwit pipeline`: what Spark makes of the journal."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import typer
+
+from godwit.cli.nesting import nested
+
+EXAMPLES: Final = """Examples:
+
+\b
+  godwit pipeline forget nightly
+"""
+COMMANDS: Final = ("godwit.cli.pipelines.forget",)
+"""Modules with a `register`, in the order of the help."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    part = nested(app, "pipeline", help="Turn the journal into analytics, a lake, audits and reports.", epilog=EXAMPLES)
+    for module in COMMANDS:
+        import_module(module).register(part)

@@ -1,0 +1,51 @@
+"""`godwit pipeline forget`: let a reader's hold on the journal go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+import typer
+
+from godwit.cli.exits import Exit
+from godwit.cli.opening import opened
+from godwit.cli.options import Json, Url
+from godwit.cli.output import print_json, remarks
+
+EXAMPLES: Final = """Examples:
+
+\b
+  godwit pipeline forget nightly
+  godwit pipeline forget nightly --url redis://localhost:6379
+"""
+
+
+def forget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)],
+    url: Url = None,
+    as_json: Json = False,
+) -> Exit:
+    """Release a pipeline's hold on the journal, so that trimming by age no longer waits for it.
+
+    Its position and what it has written stay. Exit code 1 when nothing was held under that name.
+    """
+
+    async def run() -> int:
+        async with opened(url) as broker:
+            held = await broker.journal.committed(name)
+            await broker.journal.forget(name)
+            return len(held)
+
+    shards = asyncio.run(run())
+    if as_json:
+        print_json({"name": name, "shards": shards})
+    elif shards:
+        remarks().print(f"{name!r} holds the journal no longer.")
+    else:
+        remarks().print(f"Nothing was held under the name {name!r}.")
+    return Exit.OK if shards else Exit.EMPTY
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(forget)

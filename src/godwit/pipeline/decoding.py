@@ -1,0 +1,172 @@
+"""From chunks of a journal to Arrow, column by column.
+
+Rows of one event share a layout, so they are gathered by event and turned over as a whole: one `zip` and one Arrow
+array per column and ten thousand rows, instead of one dictionary per row. The fields of a chunk's header are repeated
+by Arrow, not by Python. Batches therefore hold one event each; rows of a table have no order anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from godwit.core.errors import JournalDamaged
+from godwit.core.journal import LAYOUTS, Event
+
+BATCH_ROWS: Final = 10_000
+_MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
+_NO_LAYOUT: Final[tuple[str, ...]] = ()
+
+
+class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A chunk as it is stored; rows are tuples, which cost less than lists."""
+
+    version: int
+    epoch: str
+    first_seq: int
+    at: int
+    event: str
+    queue: str
+    group: str | None
+    worker: str | None
+    depth: int | None
+    rows: list[tuple[Any, ...]]
+
+
+_decode = msgspec.msgpack.Decoder(_Chunk).decode
+
+
+class Decoder:
+    """Turns chunks of one shard into batches of a schema's columns."""
+
+    def __init__(self, schema: pa.Schema, shard: str, *, batch_rows: int = BATCH_ROWS) -> None:
+        self._schema, self._shard, self._batch_rows = schema, shard, batch_rows
+        self._gathered: dict[tuple[str, int], _Rows] = {}
+
+    def add(self, chunk: bytes, after: int, until: int) -> int:
+        """Gather the rows of a chunk beyond `after` and up to `until`; return the seq of the chunk's last row."""
+        try:
+            found = _decode(chunk)
+        except msgspec.DecodeError as error:
+            raise JournalDamaged(self._shard, after, str(error)) from error
+        rows, first = found.rows, found.first_seq
+        last = first + len(rows) - 1
+        if first <= after or last > until:
+            rows = rows[max(0, after + 1 - first) : until - first + 1]
+            first = max(first, after + 1)
+        if rows:
+            key = (found.event, len(rows[0]))
+            gathered = self._gathered.get(key)
+            if gathered is None:
+                gathered = self._gathered[key] = _Rows(found.event)
+            gathered.rows += rows
+            gathered.headers.append(
+                (found.epoch, first, len(rows), found.at, found.queue, found.group, found.worker, found.depth)
+            )
+        return last
+
+    def full(self) -> Iterator[pa.RecordBatch]:
+        """Give the batches that have enough rows."""
+        for key, gathered in list(self._gathered.items()):
+            if len(gathered.rows) >= self._batch_rows:
+                del self._gathered[key]
+                yield self._batch(gathered)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Give what is left."""
+        for gathered in self._gathered.values():
+            yield self._batch(gathered)
+        self._gathered = {}
+
+    def _batch(self, gathered: _Rows) -> pa.RecordBatch:
+        try:
+            arrays = gathered.arrays(self._schema, self._shard)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise JournalDamaged(self._shard, gathered.headers[0][1] - 1, str(error)) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Rows:
+    """Rows of one event, with the headers of the chunks they came in."""
+
+    __slots__ = ("event", "headers", "rows")
+
+    def __init__(self, event: str) -> None:
+        self.event = event
+        self.rows: list[tuple[Any, ...]] = []
+        self.headers: list[tuple[Any, ...]] = []
+
+    def arrays(self, schema: pa.Schema, shard: str) -> list[pa.Array]:
+        """Return the columns of a schema; those that the event lacks are null."""
+        size = len(self.rows)
+        fields = dict(zip(_layout(self.event), self._columns(), strict=False))
+        header = _Header(self.headers, size)
+        made = []
+        for field in schema:
+            if field.name in fields:
+                made.append(_array(fields[field.name], field.type))
+            elif field.name == "event":
+                made.append(pa.repeat(pa.scalar(self.event, field.type), size))
+            elif field.name == "shard":
+                made.append(pa.repeat(pa.scalar(shard, field.type), size))
+            elif (values := header.column(field.name, field.type)) is not None:
+                made.append(values)
+            else:
+                made.append(pa.nulls(size, field.type))
+        return made
+
+    def _columns(self) -> Iterator[tuple[Any, ...]]:
+        try:
+            return iter(list(zip(*self.rows, strict=True)))
+        except ValueError:
+            return iter(list(zip_longest(*self.rows)))  # an odd row among its like
+
+
+class _Header:
+    """The headers of chunks as columns, each value repeated for every row of its chunk."""
+
+    _NAMES: Final = {"epoch": 0, "at": 3, "queue": 4, "group": 5, "worker": 6, "depth": 7}
+
+    def __init__(self, headers: list[tuple[Any, ...]], size: int) -> None:
+        self._size = size
+        self._columns = list(zip(*headers, strict=True))
+        self._counts = np.array(self._columns[2], dtype=np.int64)
+        self._places: pa.Array | None = None
+
+    def column(self, name: str, type_: pa.DataType) -> pa.Array | None:
+        """Return a column, or None when headers have none of that name."""
+        if name == "seq":
+            return self._seq()
+        place = self._NAMES.get(name)
+        if place is None:
+            return None
+        values = self._columns[place]
+        if values.count(values[0]) == len(values):
+            one = _array(values[:1], type_)
+            return pa.nulls(self._size, type_) if values[0] is None else pa.repeat(one[0], self._size)
+        if self._places is None:
+            self._places = pa.array(np.repeat(np.arange(len(self._counts)), self._counts))
+        return _array(values, type_).take(self._places)
+
+    def _seq(self) -> pa.Array:
+        firsts = np.array(self._columns[1], dtype=np.int64)
+        begins = np.cumsum(self._counts) - self._counts
+        return pa.array(np.repeat(firsts - begins, self._counts) + np.arange(self._size))
+
+
+def _layout(event: str) -> tuple[str, ...]:
+    try:
+        return LAYOUTS[Event(event)]
+    except ValueError:
+        return _NO_LAYOUT  # written by a newer version: its header is still worth a row
+
+
+def _array(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(type_):
+        return pa.array(values, _MILLISECONDS).cast(type_)
+    return pa.array(values, type_)

@@ -1,0 +1,1 @@
+"""One thin job per command."""

@@ -1,0 +1,112 @@
+"""What readers of a journal are told, checked before anything is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from godwit.core.errors import InvalidSetting
+from godwit.core.journal import Position
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+COMMITTED: Final = "committed"
+_SQLITE: Final = "sqlite:///"
+_BOOLEANS: Final = {"true": True, "false": False}
+_OFFSETS: Final = (
+    'earliest, latest, committed, an instant with a zone, or JSON such as {"orders#0": {"epoch": ..., "seq": 7}}'
+)
+_positions = msgspec.json.Decoder(dict[str, Position])
+
+Offsets = str | datetime | dict[str, Position]
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows of which journals to read."""
+
+    url: str
+    queues: tuple[str, ...] = ()
+    starting: Offsets = EARLIEST
+    ending: Offsets = LATEST
+    max_rows: int | None = None
+    rows_per_partition: int = 50_000
+    fail_on_data_loss: bool = True
+    reader: str | None = None
+
+
+NAMES: Final = (
+    "url",
+    "queues",
+    "startingOffsets",
+    "endingOffsets",
+    "maxRowsPerTrigger",
+    "rowsPerPartition",
+    "failOnDataLoss",
+    "reader",
+)
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Return the options of a read; refuses what it does not know."""
+    said = {name.lower(): value for name, value in given.items()}
+    known = {name.lower() for name in NAMES}
+    for name in given:
+        if name.lower() not in known:
+            raise InvalidSetting("option", name, ", ".join(NAMES))
+    if not said.get("url"):
+        raise InvalidSetting("option url", said.get("url"), "the broker's URL, such as sqlite:///godwit.db")
+    options = ReadOptions(
+        url=absolute(said["url"]),
+        queues=tuple(part.strip() for part in said.get("queues", "").split(",") if part.strip()),
+        starting=_offsets("startingOffsets", said.get("startingoffsets", EARLIEST)),
+        ending=_offsets("endingOffsets", said.get("endingoffsets", LATEST)),
+        max_rows=_whole("maxRowsPerTrigger", said["maxrowspertrigger"]) if "maxrowspertrigger" in said else None,
+        rows_per_partition=_whole("rowsPerPartition", said.get("rowsperpartition", "50000")),
+        fail_on_data_loss=_boolean("failOnDataLoss", said.get("failondataloss", "true")),
+        reader=said.get("reader") or None,
+    )
+    if COMMITTED in (options.starting, options.ending) and options.reader is None:
+        raise InvalidSetting("option reader", None, "the name whose committed positions are meant")
+    return options
+
+
+def absolute(url: str) -> str:
+    """Return a URL that means the same file from any folder: workers have folders of their own."""
+    path = url.removeprefix(_SQLITE)
+    return f"{_SQLITE}{quote(str(Path(unquote(path)).absolute()))}" if url.startswith(_SQLITE) and path else url
+
+
+def _offsets(option: str, text: str) -> Offsets:
+    word = text.strip()
+    if word.lower() in (EARLIEST, LATEST, COMMITTED):
+        return word.lower()
+    if word.startswith("{"):
+        try:
+            return _positions.decode(word)
+        except msgspec.DecodeError as error:
+            raise InvalidSetting(f"option {option}", text, f"{_OFFSETS} ({error})") from error
+    try:
+        instant = datetime.fromisoformat(word)
+    except ValueError:
+        instant = None
+    if instant is None or instant.utcoffset() is None:
+        raise InvalidSetting(f"option {option}", text, _OFFSETS)
+    return instant
+
+
+def _whole(option: str, text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,11}", text.strip()):
+        raise InvalidSetting(f"option {option}", text, "a whole number from 1")
+    return int(text)
+
+
+def _boolean(option: str, text: str) -> bool:
+    if text.strip().lower() not in _BOOLEANS:
+        raise InvalidSetting(f"option {option}", text, "true or false")
+    return _BOOLEANS[text.strip().lower()]

@@ -1,0 +1,105 @@
+"""Journals read from synchronous code: the bridge between Spark's workers and a broker's async port."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from godwit.brokers.contract import Broker, Journal
+from godwit.brokers.urls import connect
+from godwit.core.errors import JournalLost
+from godwit.core.journal import Position
+from godwit.core.logs import get_logger
+from godwit.pipeline.decoding import BATCH_ROWS, Decoder
+from godwit.pipeline.offsets import Range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+log = get_logger(__name__)
+READ_ROWS: Final = BATCH_ROWS
+
+
+class OpenBroker:
+    """A broker opened in this thread, asked synchronously. It belongs to the process that opened it."""
+
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self._broker = connect(url)
+
+    def __enter__(self) -> Self:
+        try:
+            self._runner.run(self._broker.__aenter__())
+        except BaseException:
+            self._runner.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._runner.run(self._broker.close())
+        finally:
+            self._runner.close()
+
+    @property
+    def broker(self) -> Broker:
+        """The broker itself, for `ask`."""
+        return self._broker
+
+    def ask(self, question: Callable[[Journal], Awaitable[T]]) -> T:
+        """Return the answer to a question about the journal."""
+        return self.do(lambda broker: question(broker.journal))
+
+    def do(self, call: Callable[[Broker], Awaitable[T]]) -> T:
+        """Carry out a call."""
+
+        async def carry_out() -> T:
+            return await call(self._broker)
+
+        return self._runner.run(carry_out())
+
+
+def batches(url: str, wanted: Range, schema: pa.Schema, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+    """Give the rows of a range as Arrow batches."""
+    decoder = Decoder(schema, wanted.shard)
+    # Rows live until their batch is made and hold no cycles: looking for garbage among them only costs time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with OpenBroker(url) as opened:
+            after = wanted.after
+            while after < wanted.until:
+                try:
+                    chunks = _chunks(opened, wanted, after)
+                except JournalLost as lost:
+                    after = _skip(opened, wanted, after, lost, fail_on_data_loss=fail_on_data_loss)
+                    continue
+                if not chunks:
+                    raise JournalLost(wanted.shard, f"rows {after + 1:,} to {wanted.until:,}", "fewer")
+                for chunk in chunks:
+                    after = max(after, decoder.add(chunk, after, wanted.until))
+                yield from decoder.full()
+        yield from decoder.rest()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _chunks(opened: OpenBroker, wanted: Range, after: int) -> list[bytes]:
+    place, limit = Position(wanted.epoch, after), min(READ_ROWS, wanted.until - after)
+    return opened.ask(lambda journal: journal.read(wanted.shard, place, limit=limit))
+
+
+def _skip(opened: OpenBroker, wanted: Range, after: int, lost: JournalLost, *, fail_on_data_loss: bool) -> int:
+    """Return where to go on when rows were trimmed while they were being read."""
+    ends = opened.ask(lambda journal: journal.shards()).get(wanted.shard)
+    if fail_on_data_loss or ends is None or ends.epoch != wanted.epoch or ends.first_seq - 1 <= after:
+        raise lost
+    log.warning("journal rows were lost", shard=wanted.shard, first=after + 1, last=ends.first_seq - 1)
+    return ends.first_seq - 1

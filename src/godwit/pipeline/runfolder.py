@@ -1,0 +1,45 @@
+"""The folder of one run: everything temporary is in it, and it goes when the run ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+PREFIX: Final = "godwit-spark-"
+LOCK: Final = "in-use"
+
+
+@contextmanager
+def run_folder(parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder that is removed with the block; folders of runs that were killed are removed first."""
+    root = parent if parent is not None else Path(tempfile.gettempdir())
+    sweep(root)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+    lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep(root: Path) -> int:
+    """Remove folders whose run is over; return how many. The lock of a run ends with its process, killed or not."""
+    removed = 0
+    for folder in root.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(folder / LOCK, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+                removed += 1
+            finally:
+                os.close(lock)
+    return removed

@@ -1,0 +1,183 @@
+"""Starting and ending Spark: quiet, in a folder of its own, with nothing left behind.
+
+A session has a run folder for everything Spark writes by the way (`spark.local.dir`, `java.io.tmpdir`, the warehouse,
+the JVM's log). It goes with the session; the folder of a driver that was killed goes when the next one starts. The JVM
+ends with the session, and by itself when its driver is killed, because it reads the end of its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from godwit.core.errors import ExtraRequired, JavaRequired, SparkUnavailable
+from godwit.pipeline.runfolder import run_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL: Final = "local[*]"
+LEAST_JAVA: Final = 17
+STOP_SECONDS: Final = 20
+LOG_CHARACTERS: Final = 2_000
+JVM_OPTIONS: Final = (
+    "-XX:+UseSerialGC",  # one heap, two cores: parallel collectors only add threads
+    "-XX:TieredStopAtLevel=1",  # starts in half the time; these jobs spend theirs in Arrow and Python
+    "-XX:-UsePerfData",  # no files in /tmp
+    "-Xshare:auto",
+    "-Duser.timezone=UTC",
+)
+LOGGING: Final = """\
+status = error
+rootLogger.level = {level}
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@contextmanager
+def spark_session(
+    name: str, *, master: str = LOCAL, settings: Mapping[str, str] | None = None, log_level: str = "error"
+) -> Iterator[SparkSession]:
+    """Start Spark for one job and end it, its JVM and its temporary files with the block.
+
+    `settings` are Spark's own and win over ours. There is one session per process: Spark knows no more.
+    """
+    check_java()
+    with run_folder() as folder:
+        try:
+            # First, because it takes environment variables that only an installed pyspark can use.
+            from pyspark import SparkContext
+        except ImportError as error:
+            raise ExtraRequired("The pipeline", "spark") from error
+        if SparkContext._active_spark_context is not None:  # noqa: SLF001 # there is no public question
+            raise SparkUnavailable("this process has a session already", "End it first, or use that one.")
+        conf = configuration(name, master, folder, settings or {}, log_level)
+        gateway = _launch(conf, folder)
+        try:
+            yield _connect(conf, gateway, folder)
+        finally:
+            _end(gateway)
+
+
+def check_java() -> None:
+    """Refuse to start without a Java that Spark can use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not os.access(java, os.X_OK):
+        raise JavaRequired("none was found" if java is None else f"JAVA_HOME has none ({java})", LEAST_JAVA)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    if version is None or int(version[1]) < LEAST_JAVA:
+        raise JavaRequired(f"{java} is version {version[1] if version else 'unknown'}", LEAST_JAVA)
+
+
+def configuration(name: str, master: str, folder: Path, settings: Mapping[str, str], log_level: str) -> dict[str, str]:
+    """Return what Spark is told: our settings, then those of the caller."""
+    logging = folder / "log4j2.properties"
+    logging.write_text(LOGGING.format(level=log_level), encoding="utf-8")
+    options = (*JVM_OPTIONS, f"-Djava.io.tmpdir={folder}", f"-Dlog4j2.configurationFile={logging.as_uri()}")
+    ours = {
+        "spark.app.name": name,
+        "spark.master": master,
+        "spark.driver.extraJavaOptions": " ".join(options),
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        ours |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": str(_cores(master)),
+        }
+    return ours | dict(settings)
+
+
+def _cores(master: str) -> int:
+    """Return how many tasks a local master runs at once; one partition for each is enough for what jobs shuffle."""
+    found = re.match(r"local\[(\d+)", master)
+    return int(found[1]) if found else len(os.sched_getaffinity(0)) if "*" in master else 1
+
+
+def _launch(conf: Mapping[str, str], folder: Path) -> Any:
+    """Start the JVM; what it and its Python workers print goes to a file, whose end is shown when it does not start."""
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its workers are whichever python3 is found first
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(JVM_OPTIONS))
+    log = folder / "jvm.log"
+    with log.open("ab") as file:
+        try:
+            return launch_gateway(  # type: ignore[no-untyped-call]
+                SparkConf(loadDefaults=False).setAll(list(conf.items())), popen_kwargs={"stdout": file, "stderr": file}
+            )
+        except PySparkRuntimeError as error:
+            raise SparkUnavailable(f"its JVM ended at once: {_tail(log)}", "Mend what it says.") from error
+
+
+def _connect(conf: Mapping[str, str], gateway: Any, folder: Path) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    try:
+        context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
+    except Py4JError as error:
+        log = _tail(folder / "jvm.log")
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SparkUnavailable(f"{reason}\n{log}".strip(), "Check --master and what Spark says above.") from error
+    return SparkSession(context)
+
+
+def _end(gateway: Any) -> None:
+    """Stop the context and end the JVM, by force when it does not listen."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    process: subprocess.Popen[bytes] = gateway.proc
+    session = SparkSession.getActiveSession()
+    with suppress(Py4JError, OSError):
+        if session is not None:
+            session.stop()
+        elif SparkContext._active_spark_context is not None:  # noqa: SLF001 # there is no public question
+            SparkContext._active_spark_context.stop()  # noqa: SLF001
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    # The next session of this process needs a JVM of its own.
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _tail(log: Path) -> str:
+    with suppress(OSError):
+        return log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:].strip()
+    return ""

@@ -1,0 +1,5 @@
+"""Makes `spark.read.format("godwit")` work: Spark looks for `DefaultSource` in packages named `pyspark_*` by itself."""
+
+from godwit.pipeline.source import GodwitSource as DefaultSource
+
+__all__ = ["DefaultSource"]

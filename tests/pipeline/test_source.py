@@ -1,0 +1,110 @@
+"""Journals as tables, read once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame
+
+from godwit.brokers.sqlite import SqliteBroker
+from godwit.core.journal import Event, Position, decode_chunk, rows_of
+from godwit.pipeline.schema import columns
+from tests.pipeline.making import WrittenJournal, row, traffic, url_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def journal(spark: SparkSession, path: Path, **options: str) -> DataFrame:
+    return spark.read.format("godwit").options(**{"url": url_of(path), **options}).load()
+
+
+def truth(path: Path, shard: str) -> list[dict[str, Any]]:
+    """What the broker itself says, row by row."""
+
+    async def read() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        place: Position | None = None
+        async with SqliteBroker(path) as broker:
+            while chunks := await broker.journal.read(shard, place, limit=1_000):
+                for chunk in map(decode_chunk, chunks):
+                    found += rows_of(chunk, shard)
+                    place = Position(chunk.epoch, chunk.last_seq)
+        return found
+
+    return asyncio.run(read())
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("journals") / "godwit.db"
+    traffic(path, "orders", messages=500)
+    traffic(path, "mails", messages=200, groups=("smtp",))
+    return path
+
+
+def test_a_batch_read_gives_every_row_once(spark: SparkSession, file: Path) -> None:
+    found = journal(spark, file, rowsPerPartition="300").select("shard", "seq", "event", "message_id", "body").collect()
+    expected = [*truth(file, "orders#0"), *truth(file, "mails#0")]
+    assert Counter(map(tuple, found)) == Counter(
+        (one["shard"], one["seq"], one["event"], one.get("message_id"), one.get("body")) for one in expected
+    )
+
+
+def test_queues_and_columns_can_be_chosen(spark: SparkSession, file: Path) -> None:
+    reader = spark.read.format("godwit").options(url=url_of(file), queues="mails").schema(columns("queue", "seq"))
+    table = reader.load()
+    assert table.columns == ["queue", "seq"]
+    assert {found.queue for found in table.collect()} == {"mails"}
+
+
+def test_offsets_choose_rows(spark: SparkSession, file: Path) -> None:
+    epoch = truth(file, "mails#0")[0]["epoch"]
+    places = [f'{{"mails#0": {{"epoch": "{epoch}", "seq": {seq}}}}}' for seq in (10, 15)]
+    found = journal(spark, file, queues="mails", startingOffsets=places[0], endingOffsets=places[1])
+    assert sorted(found_row.seq for found_row in found.select("seq").collect()) == [11, 12, 13, 14, 15]
+
+
+def test_an_instant_chooses_the_rows_from_then_on(spark: SparkSession, tmp_path: Path) -> None:
+    written = WrittenJournal(tmp_path / "times.db")
+    written.declare("orders")
+    begin = 4_102_444_800_000  # 2100-01-01, later than the declaration
+    written.append(
+        [
+            ("orders", begin + step * 1_000, Event.DUPLICATE, None, None, [row(Event.DUPLICATE, message_id="m")] * 7)
+            for step in range(50)
+        ]
+    )
+    found = journal(spark, written.path, startingOffsets="2100-01-01T00:00:30+00:00")
+    assert found.count() == 20 * 7
+    assert journal(spark, written.path, startingOffsets="2100-01-01T00:00:29.001+00:00").count() == 20 * 7
+    assert journal(spark, written.path, startingOffsets="2101-01-01T00:00:00Z").count() == 0
+    written.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"quues": "orders"}, "option is 'quues'"),
+        ({"queues": "oders"}, "Queue 'oders' is not declared"),
+        ({"startingOffsets": "yesterday"}, "option startingOffsets is 'yesterday'"),
+        ({"startingOffsets": "2026-01-01T00:00:00"}, "an instant with a zone"),
+        ({"startingOffsets": "committed"}, "option reader"),
+        ({"rowsPerPartition": "0"}, "a whole number from 1"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"startingOffsets": '{"orders#0": {"epoch": "other", "seq": 3}}'}, "no longer holds what follows row 3"),
+        ({"url": "kafka://x"}, "No broker has the URL scheme 'kafka'"),
+        ({"url": ""}, "option url"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_read(
+    spark: SparkSession, file: Path, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises((AnalysisException, PythonException)) as refused:
+        journal(spark, file, **options).count()
+    assert said in str(refused.value)
