@@ -1,0 +1,125 @@
+"""Schedules as values: what recurs, one firing of it, and how each firing is known.
+
+A *schedule* is a rule that recurs. A *firing* is one message due at one time, whether a rule, a campaign or a single
+call asked for it; its id is made from what asked for it, so that asking twice is asking once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Final
+from uuid import UUID, uuid5
+
+import msgspec
+
+from godwit.core.clock import milliseconds
+from godwit.core.names import MessageId, QueueName
+
+_IDS: Final = UUID("6f1d5a5e-0a0b-5d53-9c0b-6a2c3f6f7a10")
+
+
+class Misfire(StrEnum):
+    """What happens to firings whose time passed while no scheduler ran."""
+
+    FIRE_ONCE = "fire_once"
+    SKIP = "skip"
+    CATCH_UP = "catch_up"
+
+
+class ScheduleStatus(StrEnum):
+    """Where a schedule stands."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class FiringStatus(StrEnum):
+    """Where a firing stands: created -> queued (claimed, perhaps published) -> published.
+
+    A refused one waits to be tried again; a cancelling one may still be in the broker.
+    """
+
+    CREATED = "created"
+    QUEUED = "queued"
+    PUBLISHED = "published"
+    REFUSED = "refused"
+    PAUSED = "paused"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """When a schedule fires: an expression in a zone, from `starts_at` to `ends_at`, so many times."""
+
+    cron: str
+    timezone: str = "UTC"
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    max_occurrences: int | None = None
+    jitter: timedelta = timedelta(0)
+    misfire: Misfire = Misfire.FIRE_ONCE
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule with its message (JSON, the template of each firing's) and how far it has got.
+
+    `version` counts changes; firings of an older version are void.
+    """
+
+    id: str
+    queue: QueueName
+    message: bytes
+    rule: Rule
+    status: ScheduleStatus = ScheduleStatus.ACTIVE
+    next_fire_at: datetime | None = None
+    last_fire_at: datetime | None = None
+    occurrences: int = 0
+    skipped: int = 0
+    version: int = 1
+
+
+class Firing(msgspec.Struct, frozen=True, kw_only=True):
+    """One message due at one time. `queued_at` is when it was first claimed."""
+
+    id: UUID
+    queue: QueueName
+    message_id: MessageId
+    fire_at: datetime
+    deliver_at: datetime
+    message: bytes = b""
+    schedule_id: str | None = None
+    campaign: str | None = None
+    key: str | None = None
+    status: FiringStatus = FiringStatus.CREATED
+    queued_at: datetime | None = None
+    published_at: datetime | None = None
+    tries: int = 0
+    error: str | None = None
+
+
+def jitter_ms(schedule_id: str, fire_ms: int, window: timedelta) -> int:
+    """Return how much later than its time a firing is delivered: the same for whoever asks."""
+    window_ms = milliseconds(window)
+    if not window_ms:
+        return 0
+    digest = blake2b(f"{schedule_id}\0{fire_ms}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % window_ms
+
+
+def firing_id(schedule_id: str, version: int, fire_ms: int) -> UUID:
+    """Return the id of a rule's firing: one for each time, whoever computes it."""
+    return uuid5(_IDS, f"rule\0{schedule_id}\0{version}\0{fire_ms}")
+
+
+def campaign_id(campaign: str, key: str) -> UUID:
+    """Return the id of a campaign's message: one for each key."""
+    return uuid5(_IDS, f"campaign\0{campaign}\0{key}")
+
+
+def single_id(message_id: MessageId) -> UUID:
+    """Return the id of a firing that a single call asked for."""
+    return uuid5(_IDS, f"message\0{message_id}")
