@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "pipeline": "godwit.cli.pipeline",
     "config": "godwit.cli.config",
     "backup": "godwit.cli.backup",
+    "doctor": "godwit.cli.doctor",
     "demo": "godwit.cli.demo.command",
 }
 """Where each command lives, in the order of the help. A module is imported when its command is called."""

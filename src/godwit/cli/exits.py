@@ -27,6 +27,7 @@ class Exit(IntEnum):
     TRY_LATER = 5
     PARTLY = 6
     UNRECONCILED = 7
+    UNHEALTHY = 8
     BUG = 70
     INTERRUPTED = 130
 
