@@ -13,6 +13,8 @@ from typing import Protocol, Self
 
 import msgspec
 
+from godwit.core.keeping import JournalWriter, LetterKeeper
+
 
 class Migration(msgspec.Struct, frozen=True, order=True):
     """One numbered change of the schema; applied as a whole or not at all."""
@@ -64,6 +66,16 @@ class Store(Protocol):
     @property
     def migrations(self) -> Migrations:
         """The schema."""
+        ...
+
+    @property
+    def journal(self) -> JournalWriter:
+        """The journal it keeps for brokers that cannot."""
+        ...
+
+    @property
+    def letters(self) -> LetterKeeper:
+        """The dead letters it keeps for brokers that cannot."""
         ...
 
     async def ping(self) -> None:

@@ -6,6 +6,8 @@ from typing import Self
 
 from godwit.config.addresses import without_password
 from godwit.store.postgres.database import POOL_SIZE, PostgresDatabase
+from godwit.store.postgres.journal import PostgresJournal
+from godwit.store.postgres.letters import PostgresLetters
 from godwit.store.postgres.migrating import PostgresMigrations
 
 
@@ -15,6 +17,8 @@ class PostgresStore:
     def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
         self.database = PostgresDatabase(url, shown=without_password(url), pool_size=pool_size)
         self.migrations = PostgresMigrations(self.database)
+        self.journal = PostgresJournal(self.database)
+        self.letters = PostgresLetters(self.database)
 
     @property
     def url(self) -> str:

@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 from godwit.core.errors import UnknownScheme
 from godwit.store.sqlite.file import BUSY_SECONDS, SqliteFile
+from godwit.store.sqlite.journal import SqliteJournal
+from godwit.store.sqlite.letters import SqliteLetters
 from godwit.store.sqlite.migrating import SqliteMigrations
 
 SCHEME: Final = "sqlite:///"
@@ -19,6 +21,8 @@ class SqliteStore:
     def __init__(self, path: str | Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.file = SqliteFile(Path(path).absolute(), shown=f"{SCHEME}{path}", busy_seconds=busy_seconds)
         self.migrations = SqliteMigrations(self.file)
+        self.journal = SqliteJournal(self.file)
+        self.letters = SqliteLetters(self.file)
 
     @classmethod
     def from_url(cls, url: str) -> Self:

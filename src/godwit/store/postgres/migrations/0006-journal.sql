@@ -8,6 +8,7 @@ CREATE TABLE journal_shards (
     last_seq BIGINT NOT NULL DEFAULT 0,
     last_at BIGINT NOT NULL DEFAULT 0,
     first_seq BIGINT NOT NULL DEFAULT 1,
+    bytes BIGINT NOT NULL DEFAULT 0,
     dropped BIGINT NOT NULL DEFAULT 0
 );
 

@@ -1,0 +1,2 @@
+-- $1 reader. Releases its hold.
+DELETE FROM journal_readers WHERE reader = $1

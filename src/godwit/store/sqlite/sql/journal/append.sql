@@ -1,0 +1,2 @@
+-- shard, last_seq, n, at, header, rows. Adds one step.
+INSERT INTO journal_chunks (shard, last_seq, n, at, header, rows) VALUES (?, ?, ?, ?, ?, ?)
