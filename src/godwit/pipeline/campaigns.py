@@ -1,0 +1,122 @@
+"""A campaign: which users get which message on which of their days, and at what local time."""
+
+from __future__ import annotations
+
+import calendar
+import math
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from godwit.core.errors import InvalidSetting
+from godwit.core.names import check_type, queue_name
+
+DAY: Final = timedelta(days=1)
+DEFAULT_HORIZON: Final = timedelta(days=7)
+MAX_HORIZON: Final = timedelta(days=366)
+LEAP_DAY: Final = (2, 29)
+
+
+class Leap(StrEnum):
+    """When somebody born on 29 February celebrates in other years."""
+
+    FEB28 = "feb28"
+    MAR1 = "mar1"
+    SKIP = "skip"
+
+
+class QuietHours(msgspec.Struct, frozen=True):
+    """Local times at which nothing is delivered; `start` may be later than `end`, over midnight."""
+
+    start: time
+    end: time
+
+    @property
+    def length(self) -> timedelta:
+        """How long they last."""
+        return timedelta(seconds=(seconds_of(self.end) - seconds_of(self.start)) % 86_400)
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """What is planned, for whom, and when. Column names are those of the users' table."""
+
+    name: str
+    queue: str
+    type: str
+    date_column: str
+    local_time: time
+    user_column: str = "user_id"
+    zone_column: str = "timezone"
+    payload_columns: tuple[str, ...] = ()
+    window: timedelta = timedelta(0)
+    quiet_hours: QuietHours | None = None
+    leap: Leap = Leap.FEB28
+    max_per_minute: int | None = None
+
+    def __post_init__(self) -> None:
+        queue_name(self.queue)
+        check_type(self.type)
+        for field in ("name", "date_column", "user_column", "zone_column"):
+            if not getattr(self, field).strip():
+                raise InvalidSetting(field, getattr(self, field), "a name")
+        if self.local_time.tzinfo is not None:
+            raise InvalidSetting("local_time", self.local_time, "a time without a zone: each user has their own")
+        if self.window < timedelta(0) or self.window >= DAY:
+            raise InvalidSetting("window", self.window, "a duration from zero to less than a day")
+        quiet = self.quiet_hours
+        if quiet is not None and (not quiet.length or self.window > DAY - quiet.length):
+            raise InvalidSetting(
+                "quiet_hours", f"{quiet.start:%H:%M}-{quiet.end:%H:%M}", "hours that leave room for the window"
+            )
+        if self.max_per_minute is not None and self.max_per_minute < 1:
+            raise InvalidSetting("max_per_minute", self.max_per_minute, "a number from 1")
+
+
+class Horizon(msgspec.Struct, frozen=True):
+    """The instants planned for: from `start` up to, not including, `end`."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        for field in ("start", "end"):
+            moment: datetime = getattr(self, field)
+            if moment.tzinfo is None:
+                raise InvalidSetting(field, moment, "a time with its zone")
+        if not timedelta(0) < self.end - self.start <= MAX_HORIZON:
+            raise InvalidSetting("horizon", self.end - self.start, "more than nothing and at most 366 days")
+
+    @classmethod
+    def from_days(cls, first: date, length: timedelta = DEFAULT_HORIZON) -> Horizon:
+        """Return the horizon that begins with a UTC day."""
+        start = datetime.combine(first, time(), UTC)
+        return cls(start, start + length)
+
+    @property
+    def local_days(self) -> list[date]:
+        """Every calendar day that some clock of the world shows within the horizon, and its neighbours.
+
+        The neighbours matter because quiet hours and spreading can move a delivery past midnight.
+        """
+        first = (self.start.astimezone(UTC) - 2 * DAY).date()
+        days = math.ceil((self.end - self.start) / DAY) + 4
+        return [first + number * DAY for number in range(days)]
+
+
+def celebrations(horizon: Horizon, leap: Leap) -> list[tuple[int, date]]:
+    """Return which days of birth (month * 100 + day) are celebrated on which day of the horizon."""
+    pairs = [(day.month * 100 + day.day, day) for day in horizon.local_days]
+    substitute = {Leap.FEB28: (2, 28), Leap.MAR1: (3, 1), Leap.SKIP: None}[leap]
+    pairs += [
+        (LEAP_DAY[0] * 100 + LEAP_DAY[1], day)
+        for day in horizon.local_days
+        if (day.month, day.day) == substitute and not calendar.isleap(day.year)
+    ]
+    return sorted(pairs)
+
+
+def seconds_of(moment: time) -> int:
+    """Return the seconds since midnight."""
+    return moment.hour * 3_600 + moment.minute * 60 + moment.second

@@ -1,0 +1,45 @@
+"""From an expression over the lake to a Spark column, built piece by piece: no text is ever parsed by Spark."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import TYPE_CHECKING, Final, assert_never
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+
+from godwit.pipeline.choosing import Both, Compare, Either, Expression, Not, OneOf, Search
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_RELATIONS: Final = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+def chosen(expression: Expression) -> Column:
+    """Return a condition that is true or false for every row, never null: what cannot be compared is not chosen."""
+    match expression:
+        case Compare():
+            return _compare(expression)
+        case OneOf(column, values):
+            return F.coalesce(F.col(column).isin(*values), F.lit(False))  # noqa: FBT003 - a literal of Spark's
+        case Search(column, how, text):
+            method = {"contains": "contains", "startsWith": "startswith", "endsWith": "endswith"}[how]
+            return F.coalesce(getattr(F.col(column), method)(F.lit(text)), F.lit(False))  # noqa: FBT003
+        case Not(inner):
+            return ~chosen(inner)
+        case Both(parts):
+            return reduce(and_, map(chosen, parts))
+        case Either(parts):
+            return reduce(or_, map(chosen, parts))
+        case _:
+            assert_never(expression)
+
+
+def _compare(comparison: Compare) -> Column:
+    column = F.col(comparison.column)
+    if comparison.value is None:
+        return column.isNull() if comparison.relation == "==" else column.isNotNull()
+    answer: Column = _RELATIONS[comparison.relation](column, F.lit(comparison.value))
+    # Unequal to a value is also what has no value at all.
+    return F.coalesce(answer, F.lit(comparison.relation == "!="))

@@ -1,0 +1,139 @@
+"""From users to the messages they get within a horizon; whole numbers of seconds all along, so no session zone matters.
+
+Both results come from one table of users: `planned` has a row per message, `rejected` a row per user that cannot be
+planned, with the reason.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+
+from godwit.pipeline.campaigns import Campaign, Horizon, celebrations, seconds_of
+from godwit.pipeline.transforms.ids import uuid5_column
+from godwit.pipeline.zones import clocks, zones
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+NAMESPACE: Final = uuid.UUID("8a0d2f7e-4f0f-5d43-9c5c-6f1f3f0a6b1d")
+MAX_USER_CHARACTERS: Final = 200
+_DAY: Final = 86_400
+
+
+def checked(users: DataFrame, campaign: Campaign) -> DataFrame:
+    """Return users as a plan needs them (`user`, `zone`, `born`, `payload`), with the `reason` against each or null."""
+    payload = [F.col(column) for column in campaign.payload_columns]
+    shaped = users.select(
+        F.col(campaign.user_column).cast("string").alias("user"),
+        F.col(campaign.zone_column).cast("string").alias("zone"),
+        _day(users, campaign.date_column).alias("born"),
+        F.col(campaign.date_column).cast("string").alias("given"),
+        (F.to_json(F.struct(*payload)) if payload else F.lit("{}")).alias("payload"),
+    )
+    known = _table(shaped, [(zone, True) for zone in zones()], "zone string, known boolean")
+    return shaped.join(F.broadcast(known), "zone", "left").withColumn("reason", _reason()).drop("known")
+
+
+def _day(users: DataFrame, column: str) -> Column:
+    if dict(users.dtypes)[column] == "date":
+        return F.col(column)
+    return F.try_to_date(F.col(column).cast("string"), "yyyy-MM-dd")
+
+
+def _reason() -> Column:
+    length = F.length("user")
+    return (
+        F.when(F.col("user").isNull() | (length == 0), "no user id")
+        .when(length > MAX_USER_CHARACTERS, f"a user id longer than {MAX_USER_CHARACTERS} characters")
+        .when(F.col("zone").isNull(), "no time zone")
+        .when(F.col("known").isNull(), F.concat(F.lit("unknown time zone "), F.col("zone")))
+        .when(F.col("given").isNull(), "no date")
+        .when(F.col("born").isNull(), F.concat(F.lit("not a date: "), F.substring("given", 1, 40)))
+    )
+
+
+def rejected(candidates: DataFrame) -> DataFrame:
+    """Return the users that cannot be planned, and why."""
+    return candidates.where(F.col("reason").isNotNull()).select("user", "zone", F.col("given").alias("date"), "reason")
+
+
+def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> DataFrame:
+    """Return one row per message: `message_id, user, occurrence, deliver_at, payload`."""
+    due = (
+        candidates.where(F.col("reason").isNull())
+        .withColumn("birthday", F.month("born") * 100 + F.dayofmonth("born"))
+        .join(F.broadcast(_occurrences(candidates, campaign, horizon)), "birthday")
+    )
+    hands, offset = _clocks(candidates, horizon)
+    local = _shown(campaign)
+    instants = (
+        due.join(F.broadcast(hands), "zone")
+        .withColumn("shown", local)
+        .withColumn("instant", F.col("shown") - offset(F.col("shown")))
+    )
+    start, end = int(horizon.start.timestamp()), int(horizon.end.timestamp())
+    within = instants.where((F.col("instant") >= start) & (F.col("instant") < end))
+    occurrence = F.date_format("occurrence", "yyyy-MM-dd")
+    return within.select(
+        uuid5_column(NAMESPACE, F.lit(campaign.name), F.col("user"), occurrence).alias("message_id"),
+        "user",
+        "occurrence",
+        F.timestamp_seconds("instant").alias("deliver_at"),
+        "payload",
+    ).dropDuplicates(["message_id"])
+
+
+def _occurrences(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> DataFrame:
+    return _table(candidates, celebrations(horizon, campaign.leap), "birthday int, occurrence date")
+
+
+def _shown(campaign: Campaign) -> Column:
+    """Return what the user's clock shows at delivery: the campaign's time, spread, and moved out of quiet hours."""
+    window = int(campaign.window.total_seconds())
+    spread = F.pmod(F.xxhash64("user"), F.lit(window)) if window else F.lit(0)
+    midnight = F.unix_date("occurrence").cast("long") * _DAY
+    wanted = midnight + seconds_of(campaign.local_time) + spread
+    if campaign.quiet_hours is None:
+        return wanted
+    start, length = seconds_of(campaign.quiet_hours.start), int(campaign.quiet_hours.length.total_seconds())
+    into = F.pmod(wanted - start, F.lit(_DAY))
+    return F.when(into < length, wanted - into + length + spread).otherwise(wanted)
+
+
+def _clocks(candidates: DataFrame, horizon: Horizon) -> tuple[DataFrame, Any]:
+    """Return the offsets of every zone as columns, and what picks the one for a clock time."""
+    hands = clocks(horizon)
+    changes = max(len(clock.untils) for clock in hands)
+    rows = [
+        (
+            clock.zone,
+            *(clock.offsets[at] if at < len(clock.offsets) else None for at in range(changes + 1)),
+            *(clock.untils[at] if at < len(clock.untils) else None for at in range(changes)),
+        )
+        for clock in hands
+    ]
+    names = [f"offset_{at} long" for at in range(changes + 1)] + [f"until_{at} long" for at in range(changes)]
+
+    def offset(shown: Column) -> Column:
+        found = F.col("offset_0")
+        for at in range(changes):
+            found = F.when(shown >= F.col(f"until_{at}"), F.col(f"offset_{at + 1}")).otherwise(found)
+        return found
+
+    return _table(candidates, rows, f"zone string, {', '.join(names)}"), offset
+
+
+def crowded(plan: DataFrame, campaign: Campaign) -> DataFrame:
+    """Return the minutes with more messages than the campaign allows, fullest first: `minute, messages`."""
+    minute = F.timestamp_seconds(F.floor(F.unix_timestamp("deliver_at") / 60) * 60)
+    counted = plan.groupBy(minute.alias("minute")).agg(F.count("*").alias("messages"))
+    if campaign.max_per_minute is None:
+        return counted.limit(0)
+    return counted.where(F.col("messages") > campaign.max_per_minute).orderBy(F.col("messages").desc(), "minute")
+
+
+def _table(beside: DataFrame, rows: list[Any], schema: str) -> DataFrame:
+    return beside.sparkSession.createDataFrame(rows, schema)

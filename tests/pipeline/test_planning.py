@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from godwit.core.errors import InvalidSetting
+from godwit.pipeline.campaigns import Campaign, Horizon, Leap, QuietHours
+from godwit.pipeline.transforms.ids import uuid5
+from godwit.pipeline.transforms.planning import NAMESPACE, checked, crowded, planned, rejected
+from godwit.pipeline.zones import zones
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+User = tuple[str | None, str | None, str | None]
+
+USERS = 100_000
+SCHEMA = "user_id string, timezone string, born string"
+
+
+@pytest.fixture
+def far_away(spark: SparkSession) -> Iterator[SparkSession]:
+    """Give a session whose own zone is far from UTC and changes its clock."""
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def campaign(**settings: Any) -> Campaign:
+    return Campaign(
+        **{
+            "name": "birthdays",
+            "queue": "birthdays",
+            "type": "birthday",
+            "date_column": "born",
+            "local_time": time(2, 30),
+            **settings,
+        }
+    )
+
+
+def celebrated(born: date, year: int, leap: Leap) -> date | None:
+    """Say when somebody celebrates in a year, by another way than the one under test."""
+    try:
+        return born.replace(year=year)
+    except ValueError:
+        return {Leap.FEB28: date(year, 2, 28), Leap.MAR1: date(year, 3, 1), Leap.SKIP: None}[leap]
+
+
+def expected(users: list[User], plan: Campaign, horizon: Horizon) -> dict[tuple[str, date], int]:
+    found = {}
+    for user, zone, born in users:
+        assert user is not None
+        assert zone is not None
+        for year in range(horizon.start.year - 1, horizon.end.year + 2):
+            day = celebrated(date.fromisoformat(born or ""), year, plan.leap)
+            if day is not None:
+                moment = datetime.combine(day, plan.local_time, ZoneInfo(zone)).astimezone(UTC)
+                if horizon.start <= moment < horizon.end:
+                    found[user, day] = int(moment.timestamp())
+    return found
+
+
+def actual(plan: DataFrame) -> dict[tuple[str, date], int]:
+    rows = plan.select("user", "occurrence", F.unix_timestamp("deliver_at").alias("instant")).collect()
+    return {(row.user, row.occurrence): row.instant for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("first", "leap"),
+    [
+        pytest.param(date(2026, 3, 6), Leap.SKIP, id="American clocks go forward"),
+        pytest.param(date(2026, 10, 23), Leap.FEB28, id="European clocks go back"),
+        pytest.param(date(2027, 2, 26), Leap.FEB28, id="no 29 February, the 28th instead"),
+        pytest.param(date(2027, 2, 26), Leap.MAR1, id="no 29 February, 1 March instead"),
+        pytest.param(date(2027, 12, 29), Leap.SKIP, id="over the new year"),
+        pytest.param(date(2028, 2, 26), Leap.SKIP, id="a 29 February"),
+    ],
+)
+def test_every_user_of_every_zone_is_planned_for_the_right_instant(
+    far_away: SparkSession, first: date, leap: Leap
+) -> None:
+    draw = random.Random(first.toordinal())
+    horizon, plan = Horizon.from_days(first), campaign(leap=leap)
+    days = [date(1992, 2, 29), *(date(1990, 1, 1) + timedelta(days=number) for number in range(365))]
+    near = [day for day in days if celebrated(day, first.year, leap) and near_to(day, first)] + [date(1992, 2, 29)]
+    users: list[User] = [
+        (f"u{number}", zones()[number % len(zones())], draw.choice(near if number % 10 else days).isoformat())
+        for number in range(USERS // 6)
+    ]
+    found = planned(checked(far_away.createDataFrame(users, SCHEMA), plan), plan, horizon)
+    wanted = expected(users, plan, horizon)
+    assert len(wanted) > USERS / 20
+    assert actual(found) == wanted
+
+
+def near_to(day: date, first: date) -> bool:
+    return any(
+        (day.month, day.day) == ((first + timedelta(days=number)).month, (first + timedelta(days=number)).day)
+        for number in range(-2, 10)
+    )
+
+
+def test_the_id_follows_from_campaign_user_and_day(spark: SparkSession) -> None:
+    users = spark.createDataFrame([("ünï:1", "Europe/Berlin", "1990-05-05")], SCHEMA)
+    (row,) = planned(checked(users, campaign()), campaign(), Horizon.from_days(date(2026, 5, 1))).collect()
+    assert uuid.UUID(row.message_id) == uuid5(NAMESPACE, "birthdays", "ünï:1", "2026-05-05")
+
+
+def test_a_user_that_cannot_be_planned_is_rejected_with_the_reason(spark: SparkSession) -> None:
+    users: list[User] = [
+        ("a", "Europe/Berlin", "1990-05-05"),
+        ("b", "Mars/Olympus", "1990-05-05"),
+        ("c", None, "1990-05-05"),
+        ("d", "Europe/Berlin", "1990-02-30"),
+        ("e", "Europe/Berlin", None),
+        ("", "Europe/Berlin", "1990-05-05"),
+        (None, "Europe/Berlin", "1990-05-05"),
+        ("x" * 201, "Europe/Berlin", "1990-05-05"),
+        ("f", "America/Coyhaique", "1990-05-05"),
+    ]
+    candidates = checked(spark.createDataFrame(users, SCHEMA), campaign())
+    assert {(row.user, row.reason) for row in rejected(candidates).collect()} == {
+        ("b", "unknown time zone Mars/Olympus"),
+        ("c", "no time zone"),
+        ("d", "not a date: 1990-02-30"),
+        ("e", "no date"),
+        ("", "no user id"),
+        (None, "no user id"),
+        ("x" * 201, "a user id longer than 200 characters"),
+    }
+    found = actual(planned(candidates, campaign(), Horizon.from_days(date(2026, 5, 1))))
+    assert {user for user, _ in found} == {"a", "f"}
+
+
+def test_a_window_spreads_users_and_quiet_hours_move_them_to_their_end(spark: SparkSession) -> None:
+    users: list[User] = [(f"u{number}", "Asia/Tokyo", "1990-05-05") for number in range(2_000)]
+    plan = campaign(
+        local_time=time(21), window=timedelta(hours=2), quiet_hours=QuietHours(time(22), time(8)), max_per_minute=10
+    )
+    found = planned(checked(spark.createDataFrame(users, SCHEMA), plan), plan, Horizon.from_days(date(2026, 5, 1)))
+    clock = [
+        datetime.fromtimestamp(instant, ZoneInfo("Asia/Tokyo")).replace(tzinfo=None)
+        for instant in actual(found).values()
+    ]
+    early = [shown for shown in clock if shown < datetime(2026, 5, 5, 22)]
+    late = [shown for shown in clock if shown >= datetime(2026, 5, 6, 8)]
+    assert len(early) + len(late) == len(users)
+    assert min(len(early), len(late)) > 800
+    assert min(early) >= datetime(2026, 5, 5, 21)
+    assert max(late) < datetime(2026, 5, 6, 10)
+    again = planned(
+        checked(spark.createDataFrame(users[::-1], SCHEMA), plan), plan, Horizon.from_days(date(2026, 5, 1))
+    )
+    assert actual(again) == actual(found)
+    full = crowded(found, plan).collect()
+    assert full
+    assert all(row.messages > 10 for row in full)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"local_time": time(9, tzinfo=UTC)},
+        {"window": timedelta(days=1)},
+        {"window": timedelta(seconds=-1)},
+        {"quiet_hours": QuietHours(time(8), time(8))},
+        {"quiet_hours": QuietHours(time(9), time(8)), "window": timedelta(hours=2)},
+        {"max_per_minute": 0},
+        {"name": " "},
+    ],
+)
+def test_an_impossible_campaign_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetting):
+        campaign(**settings)
+
+
+def test_an_impossible_horizon_is_refused() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    for first, last in [
+        (start, start),
+        (start, start + timedelta(days=367)),
+        (start.replace(tzinfo=None), start.replace(tzinfo=None) + timedelta(days=1)),
+    ]:
+        with pytest.raises(InvalidSetting):
+            Horizon(first, last)
