@@ -33,14 +33,20 @@ class Accounts:
         """Count what one pull brought."""
         first = deliveries[0]
         waits = [(delivery.delivered_at_ms - delivery.ready_at_ms) / 1000 for delivery in deliveries]
-        again = sum(delivery.attempt > 1 for delivery in deliveries)
+        again = len([delivery for delivery in deliveries if delivery.attempt > 1])
         self.metrics.delivered(first.queue, first.group, waits, again)
 
     async def settled(self, settled: Sequence[Settled], refused: Sequence[Delivery], now_ms: int) -> None:
         """Count what was settled; the breakers learn of it in the order it ended."""
         by_place: dict[Place, list[Settled]] = {}
+        queue = group = None
+        found: list[Settled] = []
         for one in settled:
-            by_place.setdefault((one[0].queue, one[0].group), []).append(one)
+            delivery = one[0]
+            if delivery.queue is not queue or delivery.group is not group:  # what was pulled together is alike
+                queue, group = delivery.queue, delivery.group
+                found = by_place.setdefault((queue, group), [])
+            found.append(one)
         for place, found in by_place.items():
             done = [one for one in found if type(one[1]) is Ack]
             self._count_done(place, done, now_ms)
@@ -57,8 +63,9 @@ class Accounts:
             return
         runs_ms = [settlement.run_ms or 0 for _, settlement in done]  # type: ignore[union-attr]
         latencies = [(now_ms - delivery.envelope.created_at_ms) / 1000 for delivery, _ in done]
-        self.tallies[place].count(len(done), run_ms=sum(runs_ms))
-        seconds = [run_ms / 1000 for run_ms in runs_ms]
+        run_ms = sum(runs_ms)
+        self.tallies[place].count(len(done), run_ms=run_ms)
+        seconds = [one / 1000 for one in runs_ms] if run_ms else [0.0] * len(done)
         self.metrics.processed(*place, seconds, Outcome.DONE, latency_seconds=latencies)
         self.metrics.acked(*place, len(done))
 

@@ -31,6 +31,8 @@ class Execution:
 
     def __init__(self, consumer: Consumer, threads: Executor, *, ended: Callable[[asyncio.Task[None]], None]) -> None:
         self._consumer = consumer
+        self._handler, self._types = consumer.handler, consumer.types
+        self._filters, self._check = consumer.filters, consumer.check
         self._ended = ended
         self._threads = threads
         self._limit = TimeLimit(consumer.time_limit.total_seconds())
@@ -80,15 +82,15 @@ class Execution:
             message = self._open(held)
             if message is None:
                 return None
-            steps, waits_for = context.run(first_step, self._consumer.handler, message, held)
-        except StopIteration as end:
-            self._done(held, end.value, started)
+            steps, given = context.run(first_step, self._handler, message, held)
         except asyncio.CancelledError:
             self._cancelled([held], started)
         except (Exception, SystemExit) as error:  # noqa: BLE001
             self._failed(held, error, _milliseconds_since(started))
         else:
-            return self._finish(held, task, started, in_context(context, steps, waits_for))
+            if steps is not None:
+                return self._finish(held, task, started, in_context(context, steps, given))
+            held.done(_milliseconds_since(started), None if given is None else _stored(given))
         return None
 
     async def _finish(self, held: Held, task: asyncio.Task[None], started: float, rest: Awaitable[Any]) -> None:
@@ -105,12 +107,9 @@ class Execution:
         except (Exception, SystemExit) as error:  # noqa: BLE001
             self._failed(held, error, _milliseconds_since(started))
         else:
-            self._done(held, result, started)
+            held.done(_milliseconds_since(started), None if result is None else _stored(result))
         finally:
             self._limit.leave(task)
-
-    def _done(self, held: Held, result: object, started: float) -> None:
-        held.done(_milliseconds_since(started), _stored(result) if result is not None else None)
 
     async def _thread(self, given: Any) -> Any:
         """Run a plain function. A thread cannot be stopped: when it takes too long its lease is no longer renewed."""
@@ -137,22 +136,22 @@ class Execution:
     def _open(self, held: Held) -> Message | None:
         """Decode a message, or settle it as one that can never be handled."""
         try:
-            message = held.delivery.open()
+            message = held.delivery.envelope.open()
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._failed(held, Permanent(f"the message cannot be decoded: {error}"), 0)
             return None
-        consumer = self._consumer
-        if consumer.types is not None and message.type not in consumer.types:
+        if self._types is not None and message.type not in self._types:
             self._failed(held, Permanent(f"no handler here knows the type {message.type!r}"), 0)
             return None
-        wants = consumer.filters.get(held.delivery.queue)
-        if wants is not None and not wants(message):
-            self.filtered += 1
-            held.done(0, None)
-            return None
-        if consumer.check is not None:
+        if self._filters:
+            wants = self._filters.get(held.delivery.queue)
+            if wants is not None and not wants(message):
+                self.filtered += 1
+                held.done(0, None)
+                return None
+        if self._check is not None:
             try:
-                consumer.check(message)
+                self._check(message)
             except InvalidMessage as error:
                 self._failed(held, error, 0)
                 return None
@@ -194,7 +193,7 @@ class Execution:
 
 
 def _milliseconds_since(started: float) -> int:
-    return round((time.monotonic() - started) * 1000)
+    return int((time.monotonic() - started) * 1000 + 0.5)
 
 
 def _stored(result: object) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settlement
@@ -48,7 +48,9 @@ class Held:
 
     def done(self, run_ms: int, result: bytes | None) -> None:
         """Settle it as done, unless the handler did so."""
-        self._once(Ack(self.delivery.ack_id, run_ms, result))
+        if not self.settled:  # as `_once` does; nearly every message comes this way
+            self.settled = True
+            self.terms.settle(Ack(self.delivery.ack_id, run_ms, result))
 
     def failed(self, error: BaseException, run_ms: int) -> Judgement:
         """Settle it as its error and the retry policy say."""
@@ -94,13 +96,18 @@ class HeldTable:
         """Return how many are held."""
         return len(self._held)
 
-    def add(self, held: Held) -> None:
-        """Begin to hold."""
-        self._held[held.delivery.ack_id] = held
+    def take(self, deliveries: Sequence[Delivery], terms: Terms, now: float) -> list[Held]:
+        """Begin to hold what was delivered."""
+        taken = [Held(delivery, terms, now) for delivery in deliveries]
+        table = self._held
+        for held in taken:
+            table[held.delivery.ack_id] = held
+        return taken
 
-    def drop(self, ack_id: AckId) -> Held:
-        """Stop holding."""
-        return self._held.pop(ack_id)
+    def drop(self, settlements: Sequence[Settlement]) -> list[tuple[Delivery, Settlement]]:
+        """Stop holding what was settled."""
+        pop = self._held.pop
+        return [(pop(settlement.ack_id).delivery, settlement) for settlement in settlements]
 
     def to_renew(self, now: float) -> dict[timedelta, list[AckId]]:
         """Return the ack ids whose handlers are still within their time, by length of lease."""

@@ -18,7 +18,7 @@ from godwit.core.names import QueueName
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.execution import Execution
 from godwit.runtime.gate import Gate
-from godwit.runtime.held import Held, HeldTable, Terms
+from godwit.runtime.held import HeldTable, Terms
 from godwit.runtime.line import Line
 from godwit.runtime.quarantine import Quarantine
 from godwit.runtime.turns import Turns
@@ -126,7 +126,7 @@ class Puller:
         if not suspects:
             return deliveries
         self._suspected = queue
-        for held in [self._hold(one, time.monotonic()) for one in suspects]:
+        for held in self._held.take(suspects, self._terms, time.monotonic()):
             held.hand_back()
         return [one for one in deliveries if one.crashes < self.consumer.last_chance]
 
@@ -168,8 +168,7 @@ class Puller:
         if not deliveries:
             return 0
         self._delivered(deliveries)
-        now = time.monotonic()
-        held = [self._hold(delivery, now) for delivery in deliveries]
+        held = self._held.take(deliveries, self._terms, time.monotonic())
         if self.consumer.batch is not None:
             self._spawn(self._execution.run(held))
             return 1
@@ -179,11 +178,6 @@ class Puller:
             for one in held:
                 self._spawn(self._execution.run([one]))
         return len(held)
-
-    def _hold(self, delivery: Delivery, now: float) -> Held:
-        held = Held(delivery, self._terms, now)
-        self._held.add(held)
-        return held
 
     def _spawn(self, execution: Coroutine[None, None, None]) -> None:
         self.running.add(asyncio.get_running_loop().create_task(execution, name="godwit handler"))

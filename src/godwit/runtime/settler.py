@@ -32,14 +32,22 @@ class Settler:
         self._settled = settled
         self._waiting: list[Settlement] = []
         self._task: asyncio.Task[None] | None = None
+        self._busy = False
 
     def add(self, settlement: Settlement) -> None:
         """Settle soon."""
         self._waiting.append(settlement)
-        if self._task is None or self._task.done():
+        if not self._busy:
+            self._busy = True
             self._task = asyncio.get_running_loop().create_task(self._run(), name="godwit settler")
 
     async def _run(self) -> None:
+        try:
+            await self._settle_all()
+        finally:
+            self._busy = False
+
+    async def _settle_all(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from types import coroutine
+from types import CoroutineType, coroutine
 from typing import Any, TypeAlias
 
 from godwit.core.message import Message
@@ -13,12 +13,15 @@ from godwit.runtime.consumer import CURRENT, SettledByHand
 Steps: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, Any, Any]
 
 
-def first_step(handler: Callable[[Message], Any], message: Message, held: SettledByHand) -> tuple[Steps, Any]:
-    """Call a handler and let it run; return it and what it waits for, or raise `StopIteration` with its result."""
+def first_step(handler: Callable[[Message], Any], message: Message, held: SettledByHand) -> tuple[Steps | None, Any]:
+    """Call a handler and let it run; return it and what it waits for, or None and its result."""
     CURRENT.set((held,))
     called = handler(message)
-    steps: Steps = called if hasattr(called, "send") else called.__await__()
-    return steps, steps.send(None)
+    steps: Steps = called if type(called) is CoroutineType else called.__await__()
+    try:
+        return steps, steps.send(None)
+    except StopIteration as end:
+        return None, end.value
 
 
 @coroutine

@@ -264,13 +264,13 @@ class Worker:
             self.nudge()
 
     async def _settled(self, settlements: Sequence[Settlement], refused: Sequence[AckId]) -> None:
-        lost = frozenset(refused)
-        ended = [(self._held.drop(settlement.ack_id), settlement) for settlement in settlements]
-        await self.accounts.settled(
-            [(held.delivery, settlement) for held, settlement in ended if settlement.ack_id not in lost],
-            [held.delivery for held, settlement in ended if settlement.ack_id in lost],
-            self._clock.now_ms(),
-        )
+        ended = self._held.drop(settlements)
+        lost: list[Delivery] = []
+        if refused:
+            gone = frozenset(refused)
+            lost = [delivery for delivery, _ in ended if delivery.ack_id in gone]
+            ended = [(delivery, settlement) for delivery, settlement in ended if delivery.ack_id not in gone]
+        await self.accounts.settled(ended, lost, self._clock.now_ms())
 
 
 def _policy(delivery: Delivery, consumer: Consumer) -> RetryPolicy:

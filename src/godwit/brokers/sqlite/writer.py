@@ -24,6 +24,8 @@ from godwit.core.faults import reach
 
 GROUP_COMMIT: Final = 256
 """Calls in one transaction at most: the last one waits for all before it."""
+TOGETHER: Final = 8
+"""Brief calls in one transaction at most: others wait for it, on this loop and in other processes."""
 CHECKPOINT_SECONDS: Final = 1.0
 WAL_BYTES: Final = 64 << 20
 QUICK_DISK_SECONDS: Final = 0.002
@@ -39,7 +41,7 @@ Step = Callable[[SqliteEngine], Any]
 class Call:
     """One step somebody waits for."""
 
-    __slots__ = ("abandoned", "deadline", "durable", "error", "future", "lost", "name", "result", "step")
+    __slots__ = ("abandoned", "carried_out", "deadline", "durable", "error", "future", "lost", "name", "result", "step")
 
     def __init__(
         self,
@@ -58,8 +60,13 @@ class Call:
         """Called with the result when nobody waits for it any more."""
         self.deadline = 0.0
         self.abandoned = False
+        self.carried_out = False
         self.result: Any = None
         self.error: BaseException | None = None
+
+
+_NOBODY: Final[ThreadFuture[Any]] = ThreadFuture()
+"""The future of calls whose callers look for themselves."""
 
 
 class Writer:
@@ -93,6 +100,8 @@ class Writer:
         self._disk_seconds = QUICK_DISK_SECONDS
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._waiting: deque[Call] = deque()
+        self._brief: list[Call] = []
+        """Brief calls of this turn of the loop: the first of them to go on carries out all."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._turn = threading.Lock()
@@ -125,32 +134,49 @@ class Writer:
         Two changes of thread cost as much as such a step. Others get their turn of the loop first. A durable one waits
         for the disk too, so it stays on the thread unless the last ones were quick.
         """
-        await asyncio.sleep(0)
         quick = not durable or self._disk_seconds < QUICK_DISK_SECONDS
-        if quick and not self._closed and self._turn.acquire(blocking=False):
-            try:
-                done = self._at_once(name, step, durable=durable)
-            finally:
-                self._turn.release()
-            if done is not None:
-                if done.error is not None:
-                    raise done.error
-                return done.result
+        call = Call(name, step, _NOBODY, durable=durable, lost=lost)
+        if quick:
+            self._brief.append(call)
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._forsake(call)
+            raise
+        if quick and call in self._brief:
+            calls, self._brief = self._brief[:TOGETHER], self._brief[TOGETHER:]
+            self._at_once(calls)
+        if call.carried_out:
+            if call.error is not None:
+                raise call.error
+            return call.result
         return await self.submit(name, step, durable=durable, lost=lost)
 
-    def _at_once(self, name: str, step: Step, *, durable: bool) -> Call | None:
-        """Carry out one step on this thread, unless somebody waits or the log needs care."""
-        now = time.monotonic()
-        in_time = now - self._checkpointed < CHECKPOINT_SECONDS and now >= self._tight_until
-        if not in_time or not self._calls.empty() or not self._soon_locked():
-            return None
-        call = Call(name, step, ThreadFuture(), durable=durable, lost=None)
+    def _forsake(self, call: Call) -> None:
+        """Do what is left to do for a call nobody waits for any more."""
+        if call in self._brief:
+            self._brief.remove(call)
+        elif call.carried_out and call.error is None and call.lost is not None:
+            call.lost(call.result)
+
+    def _at_once(self, calls: list[Call]) -> None:
+        """Carry out calls on this thread in one transaction, unless somebody else is at it or the log needs care."""
+        if self._closed or not self._turn.acquire(blocking=False):
+            return
         try:
-            self._carry_out([call])
+            now = time.monotonic()
+            in_time = now - self._checkpointed < CHECKPOINT_SECONDS and now >= self._tight_until
+            if not in_time or not self._calls.empty() or not self._soon_locked():
+                return
+            try:
+                self._carry_out(calls)
+            finally:
+                self._lock.release()
+            for call in calls:
+                call.carried_out = True
+            self._tell_ready()
         finally:
-            self._lock.release()
-        self._tell_ready()
-        return call
+            self._turn.release()
 
     def _soon_locked(self) -> bool:
         """Take the file lock, if need be after the moment another process takes for its step."""
