@@ -13,14 +13,13 @@ from typing import Any, Self, TypeVar
 from godwit import __version__, config
 from godwit.admin.control import QueueControl
 from godwit.admin.dead_letters import DeadLetterQueueHandler
-from godwit.brokers.contract import MAX_LEASE, NO_WAIT, Ack, Broker, DeadLetter, Delivery, GiveUp, LetterId, Nack
+from godwit.brokers.contract import NO_WAIT, Broker, Delivery
 from godwit.brokers.urls import connect
 from godwit.core.breaker import BreakerRule
-from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
+from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.conditions import Condition
-from godwit.core.errors import BrokerClosed, BrokerError, InvalidAckId, MessageNotHeld
-from godwit.core.handling import Classifier, Permanent, Retry, judge
-from godwit.core.logs import get_logger
+from godwit.core.errors import BrokerClosed, BrokerError
+from godwit.core.handling import Classifier
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.retry import RetryPolicy
@@ -29,18 +28,19 @@ from godwit.core.schemas import Schemas
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
 from godwit.runtime.breaker import Breaker
 from godwit.runtime.bridge import SyncBridge
+from godwit.runtime.by_hand import ByHand
 from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
-from godwit.runtime.heartbeat import ConsumerInstance, instances
+from godwit.runtime.health import HealthCallable, HealthProbe, named
+from godwit.runtime.heartbeat import ConsumerInstance
+from godwit.runtime.observation import Observation
 from godwit.runtime.producer import QueueProducer
+from godwit.runtime.tracing import traced
 from godwit.runtime.worker import Worker, WorkerSettings, worker_name
-from godwit.telemetry.checks import consumers
-from godwit.telemetry.health import HealthLimits
 from godwit.telemetry.metrics import QueueMetricsCollector
-from godwit.telemetry.monitor import QueueMonitor
+from godwit.telemetry.sinks import Sink
+from godwit.telemetry.tracing import open_tracer
 
 H = TypeVar("H", bound=Handler)
-
-log = get_logger(__name__)
 
 
 class MessageQueueManager:
@@ -60,7 +60,8 @@ class MessageQueueManager:
     ) -> None:
         self.broker = broker
         self.settings = settings or Settings()
-        self.metrics = QueueMetricsCollector()
+        self.metrics = QueueMetricsCollector(window=self.settings.monitoring.alert_window)
+        self.tracer = open_tracer(enabled=self.settings.monitoring.tracing)
         self.schemas = Schemas()
         self.sync = SyncBridge(self)
         self._name = source or worker_name()
@@ -68,10 +69,18 @@ class MessageQueueManager:
         self._random = random or Random()
         self._consumers: list[Consumer] = []
         self._transforms: dict[QueueName, Transform] = {}
-        self._held: dict[tuple[MessageId, GroupName], Delivery] = {}
+        self._by_hand = ByHand(
+            broker,
+            worker=self._name,
+            policy=lambda queue, group: self.settings.queue(queue).retry_policy_for(group),
+            metrics=self.metrics,
+            clock=clock,
+            random=self._random,
+        )
         self._producer: QueueProducer | None = None
         self._telling: asyncio.Task[None] | None = None
-        self.monitor = self._monitor()
+        self.observation = Observation(broker, self.settings, metrics=self.metrics, version=__version__, clock=clock)
+        self.monitor = self.observation.monitor
         self.dead_letters = DeadLetterQueueHandler(broker, check=self.schemas.check, clock=clock)
         self.control = QueueControl(broker, by=self._name, clock=clock)
         self.breaker = Breaker(None, "publish", owner=self._name, rule=self._breaker_rule(), clock=clock)
@@ -95,10 +104,20 @@ class MessageQueueManager:
     async def __aenter__(self) -> Self:
         """Connect, and declare the queues of the configuration and of the consumers."""
         await self.broker.__aenter__()
+        try:
+            await self._open()
+        except BaseException:
+            await self.observation.close()
+            await self.broker.close()
+            raise
+        return self
+
+    async def _open(self) -> None:
         for queue in self._wanted():
             if not queue.groups:
                 continue  # a dead letter queue that is only a name: declared, it would be fed
             await self.broker.declare(queue.spec, [group.spec for group in queue.groups])
+        await self.observation.start()
         self._producer = QueueProducer(
             self.broker,
             source=self._name,
@@ -106,18 +125,23 @@ class MessageQueueManager:
             schemas=self.schemas,
             transforms=self._transforms,
             metrics=self.metrics,
+            tracer=self.tracer,
             clock=self._clock,
             random=self._random,
         )
         self._telling = asyncio.create_task(self._producer.run(), name="godwit producer entry")
-        return self
 
     async def __aexit__(self, *exc: object) -> None:
         """Refuse new messages, finish those under way, disconnect."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Refuse new messages from now on, finish those under way, disconnect."""
         if self._telling is not None:
             self._telling.cancel()
         if self._producer is not None:
             await self._producer.close()
+        await self.observation.close()
         await self.broker.close()
 
     def _wanted(self) -> list[QueueConfiguration]:
@@ -139,8 +163,8 @@ class MessageQueueManager:
 
     @property
     def producer(self) -> QueueProducer:
-        """The producer, while the manager is open."""
-        if self._producer is None:
+        """The producer, while the manager is open: not from the moment that closing began."""
+        if self._producer is None or self._producer.closed:
             raise BrokerClosed("The manager")
         return self._producer
 
@@ -150,14 +174,15 @@ class MessageQueueManager:
         self, message: Message, *, scheduled_at: datetime | None = None, expires_at: datetime | None = None
     ) -> MessageId:
         """Publish a message and return its id; the two times override the message's own."""
+        producer = self.producer
         return await self.breaker.execute(
-            lambda: self.producer.enqueue(message, scheduled_at=scheduled_at, expires_at=expires_at),
-            failure=BrokerError,
+            lambda: producer.enqueue(message, scheduled_at=scheduled_at, expires_at=expires_at), failure=BrokerError
         )
 
     async def enqueue_many(self, messages: Iterable[Message]) -> list[MessageId]:
         """Publish messages, in one round trip per few hundred, and return their ids in order."""
-        return await self.breaker.execute(lambda: self.producer.enqueue_many(messages), failure=BrokerError)
+        producer = self.producer
+        return await self.breaker.execute(lambda: producer.enqueue_many(messages), failure=BrokerError)
 
     async def schedule_message(self, message: Message, deliver_at: datetime) -> MessageId:
         """Publish a message that is delivered at a time to come, and return its id."""
@@ -184,23 +209,13 @@ class MessageQueueManager:
     ) -> list[Delivery]:
         """Lease up to `limit` messages; settle each before its lease ends."""
         configured = self._group(QueueName(queue), GroupName(group))
-        deliveries = await self.broker.pull(
-            QueueName(queue),
-            GroupName(group),
-            worker=self._name,
-            limit=limit,
-            lease=lease or configured.lease,
-            wait=wait,
+        return await self._by_hand.pull(
+            QueueName(queue), GroupName(group), limit=limit, lease=lease or configured.lease, wait=wait
         )
-        self._forget_ended()
-        self._held.update({(delivery.message_id, delivery.group): delivery for delivery in deliveries})
-        return deliveries
 
     async def acknowledge_message(self, message: Delivery | MessageId, group: str | None = None) -> None:
         """Settle a delivery, or a message this manager holds for a group, as done."""
-        delivery = self._taken(message, group)
-        if await self.broker.settle([Ack(delivery.ack_id)]):
-            raise InvalidAckId(delivery.ack_id)
+        await self._by_hand.acknowledge(message, group)
 
     async def reject_message(
         self,
@@ -211,38 +226,7 @@ class MessageQueueManager:
         group: str | None = None,
     ) -> None:
         """Settle it as failed: tried again as the retry policy says, or, without `requeue`, given up at once."""
-        delivery = self._taken(message, group)
-        error = Retry(reason) if requeue else Permanent(reason)
-        judgement = judge(
-            error,
-            failures=delivery.failures,
-            policy=delivery.open().retry_policy or self.settings.queue(delivery.queue).retry_policy_for(delivery.group),
-            now_ms=self._clock.now_ms(),
-            jitter=self._random.random(),
-        )
-        settlement = (
-            GiveUp(delivery.ack_id, judgement.kind, judgement.error)
-            if judgement.delay is None
-            else Nack(delivery.ack_id, judgement.delay, judgement.error)
-        )
-        if await self.broker.settle([settlement]):
-            raise InvalidAckId(delivery.ack_id)
-
-    def _taken(self, message: Delivery | MessageId, group: str | None) -> Delivery:
-        """Return the delivery meant, and no longer hold it."""
-        if isinstance(message, Delivery):
-            self._held.pop((message.message_id, message.group), None)
-            return message
-        found = [key for key in self._held if key[0] == message and group in (None, key[1])]
-        if len(found) != 1:
-            raise MessageNotHeld(message)
-        return self._held.pop(found[0])
-
-    def _forget_ended(self) -> None:
-        """Drop deliveries whose leases ended long ago: nobody settles them any more."""
-        before_ms = self._clock.now_ms() - milliseconds(MAX_LEASE)
-        for key in [key for key, delivery in self._held.items() if delivery.lease_until_ms < before_ms]:
-            del self._held[key]
+        await self._by_hand.reject(message, reason, requeue=requeue, group=group)
 
     # Consumers and workers
 
@@ -254,12 +238,16 @@ class MessageQueueManager:
         lease: timedelta | None = None,
         time_limit: timedelta | None = None,
         retry_policy: RetryPolicy | None = None,
-        batch: int | None = None,
+        batch: int | bool | None = None,
         batch_timeout: timedelta | None = None,
         types: Iterable[str] | None = None,
         classify: Classifier | None = None,
+        health_check: HealthCallable | None = None,
     ) -> Callable[[H], H]:
-        """Let the decorated function handle messages; what is not said here comes from the configuration."""
+        """Let the decorated function handle messages; what is not said here comes from the configuration.
+
+        With `batch` it takes lists of so many at most (True: as many as the configuration says).
+        """
 
         def register(handler: H) -> H:
             names = tuple(QueueName(queue) for queue in queues)
@@ -278,13 +266,14 @@ class MessageQueueManager:
                     retry_policies=self._policies(ordered, GroupName(group)),
                     weights=tuple(1 + self.settings.queue(name).spec.priority for name in ordered),
                     strict=strict,
-                    batch=batch,
+                    batch=configured.batch_size if batch is True else batch or None,
                     batch_timeout=batch_timeout or configured.batch_timeout,
                     types=frozenset(types) if types is not None else None,
                     classify=classify,
                     last_chance=_last_chance(configured.spec.max_crashes),
                     filters=self._filters(ordered, GroupName(group)),
                     check=self.schemas.check,
+                    health=_probe(configured, health_check),
                 )
             )
             return handler
@@ -300,6 +289,7 @@ class MessageQueueManager:
             lease=consumer.lease,
             time_limit=consumer.time_limit,
             retry_policy=consumer.retry_policy,
+            health_check=consumer.health_check,
         )(consumer.process_message)
 
     @property
@@ -309,9 +299,11 @@ class MessageQueueManager:
 
     def worker(self, *, name: str | None = None, consumers: Iterable[Consumer] | None = None) -> Worker:
         """Return a worker for the registered consumers."""
+        chosen = list(self._consumers if consumers is None else consumers)
+        tracer = self.tracer
         return Worker(
             self.broker,
-            list(self._consumers if consumers is None else consumers),
+            chosen if tracer is None else [traced(consumer, tracer) for consumer in chosen],
             name=name,
             settings=WorkerSettings(
                 grace=self.settings.consumer.shutdown_grace,
@@ -325,40 +317,12 @@ class MessageQueueManager:
 
     async def instances(self, queue: str | None = None) -> list[ConsumerInstance]:
         """Return every consumer instance heard of within the last hour, and how it does."""
-        return await instances(self.broker.shared, self._clock, queue)
+        return await self.observation.instances(queue)
 
-    def _monitor(self) -> QueueMonitor:
-        monitoring = self.settings.monitoring
-        health, alerts = monitoring.health_thresholds, monitoring.alert_thresholds
-        monitor = QueueMonitor(
-            collector=self.metrics,
-            stats=self.broker.stats,
-            broker=self.settings.broker_url.partition(":")[0],
-            version=self.settings.app_version or __version__,
-            limits=HealthLimits(
-                queue_depth=health.queue_depth,
-                retry_rate=health.retry_rate,
-                processing_time_ms=milliseconds(health.processing_time),
-            ),
-            thresholds={
-                "queue_depth": alerts.queue_depth,
-                "error_rate": alerts.error_rate,
-                "retry_rate": alerts.retry_rate,
-                "processing_time": milliseconds(alerts.processing_time),
-            },
-            dead_letters=self._letters,
-            clock=self._clock,
-        )
-        monitor.register_check("consumers", consumers(self._instance_states))
-        return monitor
-
-    async def _letters(self, queue: str, group: str, after: str | None) -> list[DeadLetter]:
-        return await self.broker.dead_letters.page(
-            QueueName(queue), group=GroupName(group), after=LetterId(after) if after else None
-        )
-
-    async def _instance_states(self) -> dict[str, str]:
-        return {f"{one.queue}/{one.group}/{one.id}": one.status for one in await self.instances()}
+    def on_alert(self, sink: Sink) -> Sink:
+        """Let a function (plain or async) be told of every alert; usable as a decorator."""
+        self.monitor.add_sink(sink)
+        return sink
 
     def _group(self, queue: QueueName, group: GroupName) -> GroupConfiguration:
         known = {one.name: one for one in self.settings.queue(queue).groups}
@@ -383,3 +347,10 @@ class MessageQueueManager:
 def _last_chance(max_crashes: int | None) -> int:
     """Return after how many crashes a message is handled alone: never, where crashes have no limit."""
     return sys.maxsize if max_crashes is None else max(1, max_crashes - 1)
+
+
+def _probe(group: GroupConfiguration, own: HealthCallable | None) -> HealthProbe:
+    """Return how the members of a group are asked how they are: by the function given, or by the configured one."""
+    check = group.health_check
+    ask = own if own is not None or check.callable is None else named(check.callable)
+    return HealthProbe(interval=check.interval, timeout=check.timeout, ask=ask)

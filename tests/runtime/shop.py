@@ -42,6 +42,10 @@ async def charge(message: Message) -> None:
             os._exit(9)
         case "hang":
             await asyncio.Event().wait()
+        case "raise":
+            raise ConnectionError("the shop's bank is away")
+        case "relay":
+            await mq.enqueue(Message(queue="orders", payload="work"))
         case _:
             await asyncio.sleep(SECONDS)
     record("end", message)

@@ -7,26 +7,30 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Annotated, Final
+from datetime import timedelta
+from typing import Annotated, Any, Final
 
 import typer
 
+from godwit.brokers.contract import NO_WAIT
 from godwit.cli.exits import Exit
 from godwit.cli.options import Store, Url
 from godwit.cli.output import remarks
 from godwit.cli.targets import UnusableTarget, load_manager
-from godwit.cli.values import whole
+from godwit.cli.values import duration, whole
 from godwit.config import without_password
-from godwit.core.logs import JsonLines
+from godwit.core.errors import BrokerBusy, BrokerUnavailable
+from godwit.core.logs import JsonLines, get_logger
 from godwit.core.names import QueueName
 from godwit.manager import MessageQueueManager
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.supervisor import Supervisor
 from godwit.runtime.worker import Worker
-from godwit.telemetry.http import TelemetryServer
 
 EXAMPLES = """Examples:
 
@@ -37,6 +41,11 @@ EXAMPLES = """Examples:
 """
 CHILD: Final = "GODWIT_WORKER_CHILD"
 """Set in supervised processes to their number, from 0."""
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 2.0
+_STRAGGLER_SECONDS: Final = 0.2
+
+log = get_logger(__name__)
 
 
 def worker(
@@ -56,9 +65,19 @@ def worker(
         typer.Option(
             parser=whole(1, 65_000),
             metavar="PORT",
-            help="Serve /metrics and /health/queue on 127.0.0.1, from this port up.",
+            help="Serve /metrics and /health/queue on 127.0.0.1; further processes take the next ports.",
         ),
     ] = None,
+    patience: Annotated[
+        timedelta,
+        typer.Option(
+            "--wait-for-broker",
+            parser=duration,
+            metavar="DURATION",
+            help="How long to wait at start for a broker that is not there.",
+            show_default="0s",
+        ),
+    ] = NO_WAIT,
     url: Url = None,
     store: Store = None,
     log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON.")] = False,
@@ -74,9 +93,12 @@ def worker(
     consumers = chosen(target, manager, wanted, concurrency)
     if processes > 1 and CHILD not in os.environ:
         return supervise(target, manager, processes)
-    if metrics_port is not None:
-        metrics_port += int(os.environ.get(CHILD, "0"))
-    asyncio.run(serve(manager, consumers, metrics_port))
+    observation = manager.observation
+    observation.port = observation.port if metrics_port is None else metrics_port
+    if observation.port is not None:
+        observation.port += int(os.environ.get(CHILD, "0"))
+    asyncio.run(serve(manager, consumers, patience))
+    leave_stragglers()
     return Exit.OK
 
 
@@ -132,27 +154,80 @@ def supervise(target: str, manager: MessageQueueManager, processes: int) -> Exit
     return Exit.OK if supervisor.run() == 0 else Exit.UNAVAILABLE
 
 
-async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], metrics_port: int | None) -> None:
+async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], patience: timedelta) -> None:
     """Run one worker until a signal stops it."""
+    signals = Signals()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(manager)
+        if not await signals.unless_stopped(connected(stack, manager, patience)):
+            return
         worker = manager.worker(consumers=consumers)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, worker.stop)
-        if metrics_port is not None:
-            monitor = manager.monitor
-            server = TelemetryServer(
-                metrics=monitor.render_metrics, health=monitor.get_health_status, port=metrics_port
-            )
-            await stack.enter_async_context(server)
-            remarks().print(f"metrics and health on http://127.0.0.1:{server.port}", highlight=False)
+        signals.worker = worker
+        if manager.observation.address is not None:
+            remarks().print(f"metrics and health on {manager.observation.address}", highlight=False)
         if CHILD in os.environ:
             orphaned = asyncio.create_task(stop_when_orphaned(worker, os.getppid()))
             stack.callback(orphaned.cancel)
-        watching = asyncio.create_task(manager.monitor.run(manager.settings.monitoring.metrics_interval))
-        stack.callback(watching.cancel)
-        await worker.run()
+        if not signals.count:
+            await worker.run()
+
+
+class Signals:
+    """SIGTERM and Ctrl-C: they stop the worker, or what comes before there is one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.worker: Worker | None = None
+        self._came = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+
+    def _on_signal(self) -> None:
+        self.count += 1
+        self._came.set()
+        if self.worker is not None:
+            self.worker.stop()
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do something, or give it up when a signal comes; say whether it was done."""
+        working, coming = asyncio.create_task(work), asyncio.create_task(self._came.wait())
+        await asyncio.wait([working, coming], return_when=asyncio.FIRST_COMPLETED)
+        coming.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait([working])
+        if working.cancelled():
+            return False
+        working.result()
+        return True
+
+
+async def connected(stack: AsyncExitStack, manager: MessageQueueManager, patience: timedelta) -> None:
+    """Open the manager; a broker that is not there yet is asked again until `patience` ends."""
+    until, pause = time.monotonic() + patience.total_seconds(), _FIRST_PAUSE
+    while True:
+        try:
+            await stack.enter_async_context(manager)
+        except (BrokerUnavailable, BrokerBusy) as error:
+            if time.monotonic() + pause > until:
+                raise
+            log.warning("the worker waits for its broker", error=str(error))
+        else:
+            return
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def leave_stragglers() -> None:
+    """End the process though handlers still run in threads: they cannot be stopped, and their work was handed back."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("godwit handler"):
+            thread.join(_STRAGGLER_SECONDS)
+            if thread.is_alive():
+                log.warning("left with a handler running in a thread", thread=thread.name)
+                logging.shutdown()
+                sys.stdout.flush()
+                os._exit(Exit.OK)
 
 
 async def stop_when_orphaned(worker: Worker, supervisor: int) -> None:

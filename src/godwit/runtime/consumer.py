@@ -91,20 +91,24 @@ def _is_async(handler: Handler) -> bool:
 class QueueConsumer:
     """The class form of a consumer: set `queues` and `group`, write `process_message`, register the instance.
 
-    Inside `process_message` the message may be settled by hand; what happens at the end of the handler then changes
-    nothing.
+    What is None comes from the configuration. Inside `process_message` the message may be settled by hand; what happens
+    at the end of the handler then changes nothing.
     """
 
     queues: ClassVar[Sequence[str]] = ()
     group: ClassVar[str] = DEFAULT_GROUP
-    concurrency: ClassVar[int] = DEFAULT_CONCURRENCY
-    lease: ClassVar[timedelta] = DEFAULT_LEASE
-    time_limit: ClassVar[timedelta] = DEFAULT_TIME_LIMIT
+    concurrency: ClassVar[int | None] = None
+    lease: ClassVar[timedelta | None] = None
+    time_limit: ClassVar[timedelta | None] = None
     retry_policy: ClassVar[RetryPolicy | None] = None
 
     async def process_message(self, message: Message) -> Any:  # noqa: ARG002
         """Handle one message; returning means it is done, raising means it is not."""
         raise TypeError(f"{type(self).__name__} has no process_message(); write one that handles a message.")
+
+    async def health_check(self) -> bool:
+        """Say whether this consumer can do its work; asked every health check interval."""
+        return True
 
     async def acknowledge_message(self, message_id: MessageId) -> None:
         """Settle the message being handled as done."""
@@ -120,10 +124,11 @@ class QueueConsumer:
             handler=self.process_message,
             queues=tuple(QueueName(queue) for queue in self.queues),
             group=GroupName(self.group),
-            concurrency=self.concurrency,
-            lease=self.lease,
-            time_limit=self.time_limit,
+            concurrency=self.concurrency or DEFAULT_CONCURRENCY,
+            lease=self.lease or DEFAULT_LEASE,
+            time_limit=self.time_limit or DEFAULT_TIME_LIMIT,
             retry_policy=self.retry_policy,
+            health=HealthProbe(ask=self.health_check),
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from godwit.core.envelope import Envelope, aware_ms, seal
-from godwit.core.errors import InvalidMessage, SchedulerRequired
+from godwit.core.errors import GodwitError, InvalidMessage, SchedulerRequired
 from godwit.core.message import Kind, Message, Scheduling
 from godwit.core.names import QueueName
 from godwit.core.routing import Router, Transform, transformed
@@ -51,6 +51,13 @@ class Preparation:
             message = transformed(message, queue, transform)
         self._schemas.check(message)
         return seal(message)
+
+    def place_of(self, message: Message) -> str:
+        """Return where a message would go, for whoever only wants to name it."""
+        try:
+            return self._router.route(message)
+        except GodwitError:
+            return message.queue or "unrouted"
 
     def _completed(self, message: Message) -> Message:
         """Return the message with the metadata it leaves to its producer."""

@@ -35,6 +35,7 @@ from godwit.runtime.batching import Batcher
 from godwit.runtime.draining import Drains
 from godwit.runtime.preparing import Preparation
 from godwit.runtime.producer_stats import ProducerCounts, ProducerEntry, ProducerStats
+from godwit.telemetry.tracing import Tracer
 
 PUBLISH_RETRY: Final = RetryPolicy(
     max_attempts=3, initial_delay=timedelta(milliseconds=100), max_delay=timedelta(seconds=1), jitter=0.1
@@ -42,6 +43,8 @@ PUBLISH_RETRY: Final = RetryPolicy(
 TICK: Final = timedelta(seconds=10)
 UNROUTED: Final = "unrouted"
 """The queue under which messages are counted that were refused before they had one."""
+SEVERAL: Final = "several queues"
+"""What a span of messages for more than one queue names."""
 
 _LASTING: Final = (BrokerClosed, StorageCorrupt, StorageFull, StorageTooNew, StorageUnsupported)
 
@@ -83,12 +86,13 @@ class QueueProducer:
         transforms: Mapping[QueueName, Transform] | None = None,
         headers: Callable[[], Mapping[str, str]] | None = None,
         metrics: PublishMetrics | None = None,
+        tracer: Tracer | None = None,
         retry: RetryPolicy = PUBLISH_RETRY,
         clock: Clock = SYSTEM_CLOCK,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Random | None = None,
     ) -> None:
-        self._broker, self._source, self._metrics = broker, source, metrics
+        self._broker, self._source, self._metrics, self._tracer = broker, source, metrics, tracer
         self._preparation = Preparation(
             source=source,
             router=router or Router(),
@@ -109,6 +113,12 @@ class QueueProducer:
         self, message: Message, *, scheduled_at: datetime | None = None, expires_at: datetime | None = None
     ) -> MessageId:
         """Publish one message and return its id; the two times override the message's own."""
+        if self._tracer is None or not isinstance(message, Message):
+            return await self._enqueue(message, scheduled_at, expires_at)
+        with self._tracer.publishing([message], self._preparation.place_of(message)) as (carrying,):
+            return await self._enqueue(carrying, scheduled_at, expires_at)
+
+    async def _enqueue(self, message: Message, scheduled_at: datetime | None, expires_at: datetime | None) -> MessageId:
         self._enter()
         queue = ""
         try:
@@ -130,6 +140,16 @@ class QueueProducer:
 
         When the broker stops half-way, `PartialPublish` names the ids accepted; publishing all again is safe.
         """
+        if self._tracer is None:
+            return await self._enqueue_many(messages)
+        known = list(messages)
+        if not known or not all(isinstance(message, Message) for message in known):
+            return await self._enqueue_many(known)
+        places = {self._preparation.place_of(message) for message in known}
+        with self._tracer.publishing(known, places.pop() if len(places) == 1 else SEVERAL) as carrying:
+            return await self._enqueue_many(carrying)
+
+    async def _enqueue_many(self, messages: Iterable[Message]) -> list[MessageId]:
         self._enter()
         try:
             envelopes = [self._prepared(index, message) for index, message in enumerate(messages)]
@@ -140,6 +160,11 @@ class QueueProducer:
         finally:
             self._leave()
         return [envelope.id for envelope in envelopes]
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more messages."""
+        return self._closed
 
     def stats(self) -> ProducerStats:
         """Return what it has done so far, and how fast it goes."""

@@ -194,6 +194,12 @@ class QueueMetricsCollector:
         with self._lock:
             self._metric.channel_closes.add((), 1)
 
+    def channels(self, opened: int, closed: int) -> None:
+        """Take how many channels or connections a broker opened and closed, as it counts them itself."""
+        with self._lock:
+            self._metric.channel_opens.put((), opened)
+            self._metric.channel_closes.put((), closed)
+
     def scheduler(self, *, last_tick_ms: int, lag_seconds: float, backlog: int) -> None:
         """Take how the scheduler is doing."""
         with self._lock:

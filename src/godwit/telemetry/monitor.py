@@ -62,6 +62,10 @@ class QueueNumbers(Protocol):
 
 
 Stats = Callable[[], Awaitable[Sequence[QueueNumbers]]]
+Claim = Callable[[Alert], Awaitable[bool]]
+"""Says whether this process is the one to tell an alert that others see as well."""
+Producers = Callable[[], Awaitable[Mapping[str, float]]]
+"""Gives the messages per second of every producer of all processes, by name."""
 
 
 class QueueMonitor:
@@ -77,11 +81,14 @@ class QueueMonitor:
         limits: HealthLimits | None = None,
         thresholds: Mapping[str, float] | None = None,
         sinks: Sequence[Sink] = (log_sink,),
+        claim: Claim | None = None,
+        producers: Producers | None = None,
         dead_letters: Page | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.collector = collector
-        self._read_stats, self._broker, self._sinks = stats, broker, tuple(sinks)
+        self._read_stats, self._broker, self._sinks = stats, broker, list(sinks)
+        self._claim, self._producers = claim, producers
         self._alerts = AlertRules(rules(thresholds), clock=clock)
         self._health = QueueHealthMonitor(metrics=self.get_metrics, version=version, limits=limits, clock=clock)
         self._poison = PoisonWatch(dead_letters, since_ms=clock.now_ms()) if dead_letters else None
@@ -91,6 +98,10 @@ class QueueMonitor:
     def register_check(self, name: str, check: HealthCheck) -> None:
         """Add a health check, or replace the one of that name."""
         self._health.register(name, check)
+
+    def add_sink(self, sink: Sink) -> None:
+        """Tell alerts to one more place: a callable that takes an `Alert`."""
+        self._sinks.append(sink)
 
     async def refresh(self) -> Sequence[QueueNumbers]:
         """Read the broker's numbers into the gauges; raises what the broker raises."""
@@ -137,8 +148,13 @@ class QueueMonitor:
             messages_per_second=recent.per_second,
             messages_per_minute=recent.per_second * 60,
             deepest=max(waiting, default=0),
-            producers=self.collector.producer_rates() if queue is None else {},
+            producers=await self._producer_rates() if queue is None else {},
         )
+
+    async def _producer_rates(self) -> dict[str, float]:
+        """Return the rates of all processes; this one's own are the freshest."""
+        others = await self._producers() if self._producers is not None else {}
+        return {**self.collector.producer_rates(), **others}
 
     async def render_metrics(self, open_metrics: bool = False) -> str:  # noqa: FBT001, FBT002 - what TelemetryServer calls
         """Return the metrics as text, the gauges as of the last round."""
@@ -161,7 +177,7 @@ class QueueMonitor:
         except Exception as error:  # noqa: BLE001 - rates are known without the broker; the health check reports it
             _log.warning("queue_stats_unavailable", broker=self._broker, error=described(error))
         changes = self._alerts.evaluate(self._readings())
-        await tell(self._sinks, changes)
+        await tell(self._sinks, [alert for alert in changes if self._claim is None or await self._claim(alert)])
         return changes
 
     async def tick(self) -> int:

@@ -69,25 +69,31 @@ class Tracer:
             yield [_with(message, context) for message in messages] if context else list(messages)
 
     @contextmanager
-    def processing(self, message: Message, *, queue: str, group: str, attempt: int) -> Iterator[Span]:
-        """Hold a consumer span around a handler's run, as a child of the publisher's; an exception marks it failed.
+    def processing(
+        self, messages: Message | Sequence[Message], *, queue: str, group: str, attempt: int
+    ) -> Iterator[Span]:
+        """Hold a consumer span around a handler's run; an exception marks it failed.
 
-        A handler that runs in a thread sees it as its current span when the thread is started with this context
-        (asyncio.to_thread does so).
+        It is a child of the publisher's span. A batch has many: its span links to them. A handler that runs in a thread
+        sees it as its current span when the thread is started with this context (asyncio.to_thread does so).
         """
-        carried = extract(message.metadata.headers)
-        attributes: dict[str, str | int] = {
-            **_common(queue, "process"),
-            "messaging.message.id": message.id,
-            "messaging.consumer.group.name": group,
-            "godwit.message.type": message.type,
-            "godwit.delivery.attempt": attempt,
-        }
+        given = [messages] if isinstance(messages, Message) else messages
+        carried = list(dict.fromkeys(filter(None, (extract(message.metadata.headers) for message in given))))
+        attributes: dict[str, str | int] = {**_common(queue, "process"), "messaging.consumer.group.name": group}
+        if len(given) == 1:
+            attributes |= {
+                "messaging.message.id": given[0].id,
+                "godwit.message.type": given[0].type,
+                "godwit.delivery.attempt": attempt,
+            }
+        else:
+            attributes["messaging.batch.message_count"] = len(given)
         with self._tracer.start_as_current_span(
             f"process {queue}",
-            context=self._context(carried) if carried else None,
+            context=self._context(carried[0]) if len(carried) == 1 else None,
             kind=self._trace.SpanKind.CONSUMER,
             attributes=attributes,
+            links=self._links(carried if len(carried) > 1 else ()),
         ) as span:
             yield span
 
