@@ -55,7 +55,7 @@ class RecordingBroker(MemoryBroker):
 class InMemoryManager(MessageQueueManager):
     """A manager on a recording memory broker with a clock of its own."""
 
-    def __init__(self, settings: Settings | None = None, *, seed: int = 0) -> None:
+    def __init__(self, settings: Settings | None = None, *, seed: int = 0, random: Random | None = None) -> None:
         self.clock = ManualClock()
         self.recorder = RecordingBroker(clock=self.clock)
         super().__init__(
@@ -63,7 +63,7 @@ class InMemoryManager(MessageQueueManager):
             settings=settings or Settings(broker_url="memory://"),
             source="test",
             clock=self.clock,
-            random=Random(seed),
+            random=random or Random(seed),
         )
 
 
@@ -80,9 +80,9 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         return sum(group.dead for queue in self.stats for group in queue.groups)
 
 
-def in_memory(settings: Settings | None = None, *, seed: int = 0) -> InMemoryManager:
-    """Return a manager for tests; `seed` decides about jitter."""
-    return InMemoryManager(settings, seed=seed)
+def in_memory(settings: Settings | None = None, *, seed: int = 0, random: Random | None = None) -> InMemoryManager:
+    """Return a manager for tests; `seed`, or a `random` of your own, decides about jitter."""
+    return InMemoryManager(settings, seed=seed, random=random)
 
 
 async def run_until_empty(mq: InMemoryManager, *, longest: timedelta = LONGEST_RUN) -> Ran:
