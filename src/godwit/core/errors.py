@@ -25,6 +25,10 @@
     ├── PartialPublish              some chunks of a publish were stored before the cause
     ├── JournalLost                 the journal no longer holds what a reader asks for
     ├── JournalDamaged              a chunk of a journal cannot be read
+    ├── ManifestMoved (10)          files of a lake were replaced by somebody else
+    ├── PositionGap                 a batch does not follow on what a pipeline has done
+    ├── PositionMoved (10)          somebody else has published the same rows; nothing was changed
+    ├── StagingLost (10)            staged numbers are gone before they were added
     ├── SparkUnavailable (14)       Spark does not start, or cannot do what it is asked
     ├── StoreRequired (9)           a feature needs a store and none is configured
     ├── StoreError (14)             the store cannot serve; live messages do not depend on it
@@ -551,6 +555,88 @@ class JournalDamaged(GodwitError):
     @property
     def remedy(self) -> str:
         return "Upgrade Godwit if a newer version wrote it; otherwise restore the broker from a backup."
+
+
+class ManifestMoved(GodwitError):
+    """Files of a lake that were to be replaced do not count any more; nothing was changed."""
+
+    code = 10
+
+    def __init__(self, lake: str, wanted: int, found: int) -> None:
+        self.lake, self.wanted, self.found = lake, wanted, found
+        super().__init__(lake, wanted, found)
+
+    @property
+    def fact(self) -> str:
+        return f"Of {self.wanted:,} files of lake {shown(self.lake)} that were to be replaced {self.found:,} still count"
+
+    @property
+    def remedy(self) -> str:
+        return "Somebody else compacted them; there is nothing left to do."
+
+
+class StagingLost(GodwitError):
+    """Numbers that were staged are not there to be added; nothing was changed."""
+
+    code = 10
+
+    def __init__(self, run_id: str, staged: int, found: int) -> None:
+        self.run_id, self.staged, self.found = run_id, staged, found
+        super().__init__(run_id, staged, found)
+
+    @property
+    def fact(self) -> str:
+        return f"Run {self.run_id} staged {self.staged:,} rows, and {self.found:,} are there"
+
+    @property
+    def remedy(self) -> str:
+        return "The store was restarted or swept meanwhile; the batch is worked out again."
+
+
+class PositionGap(GodwitError):
+    """Rows between a pipeline's position and the batch are missing; nothing was changed."""
+
+    def __init__(self, pipeline: str, shard: str, epoch: str, seq: int, other: str, first: int) -> None:
+        self.pipeline, self.shard, self.epoch, self.seq, self.other, self.first = (
+            pipeline, shard, epoch, seq, other, first,
+        )  # fmt: skip
+        super().__init__(pipeline, shard, epoch, seq, other, first)
+
+    @property
+    def fact(self) -> str:
+        begins = f"row {self.first:,}" + (f" of epoch {self.other}" if self.other != self.epoch else "")
+        return (
+            f"Pipeline {shown(self.pipeline)} has read journal {shown(self.shard)} up to row {self.seq:,} "
+            f"of epoch {self.epoch}, and the batch begins with {begins}"
+        )
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "Leave out --checkpoint if it belongs to another pipeline; if the rows between are lost, accept that with "
+            "--accept-loss."
+        )
+
+
+class PositionMoved(GodwitError):
+    """Somebody else has published these rows; nothing was changed."""
+
+    code = 10
+
+    def __init__(self, pipeline: str, shard: str, first: int, seq: int) -> None:
+        self.pipeline, self.shard, self.first, self.seq = pipeline, shard, first, seq
+        super().__init__(pipeline, shard, first, seq)
+
+    @property
+    def fact(self) -> str:
+        return (
+            f"Pipeline {shown(self.pipeline)} is at row {self.seq:,} of {shown(self.shard)} already, "
+            f"and the batch begins with row {self.first:,}"
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Another driver works on the same pipeline; one of them is enough."
 
 
 class SparkUnavailable(GodwitError):

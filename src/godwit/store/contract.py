@@ -14,6 +14,9 @@ from typing import Protocol, Self
 import msgspec
 
 from godwit.core.keeping import JournalWriter, LetterKeeper
+from godwit.store.pipelines import Pipelines
+
+from godwit.store.schedules import Schedules
 
 
 class Migration(msgspec.Struct, frozen=True, order=True):
@@ -76,6 +79,16 @@ class Store(Protocol):
     @property
     def letters(self) -> LetterKeeper:
         """The dead letters it keeps for brokers that cannot."""
+        ...
+
+    @property
+    def pipelines(self) -> Pipelines:
+        """The state of pipelines."""
+        ...
+
+    @property
+    def schedules(self) -> Schedules:
+        """What is due later."""
         ...
 
     async def ping(self) -> None:

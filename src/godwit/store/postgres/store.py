@@ -9,6 +9,8 @@ from godwit.store.postgres.database import POOL_SIZE, PostgresDatabase
 from godwit.store.postgres.journal import PostgresJournal
 from godwit.store.postgres.letters import PostgresLetters
 from godwit.store.postgres.migrating import PostgresMigrations
+from godwit.store.postgres.pipeline import PostgresPipelines
+from godwit.store.postgres.schedules import PostgresSchedules
 
 
 class PostgresStore:
@@ -19,6 +21,8 @@ class PostgresStore:
         self.migrations = PostgresMigrations(self.database)
         self.journal = PostgresJournal(self.database)
         self.letters = PostgresLetters(self.database)
+        self.pipelines = PostgresPipelines(self.database)
+        self.schedules = PostgresSchedules(self.database)
 
     @property
     def url(self) -> str:

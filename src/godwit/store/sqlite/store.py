@@ -11,6 +11,8 @@ from godwit.store.sqlite.file import BUSY_SECONDS, SqliteFile
 from godwit.store.sqlite.journal import SqliteJournal
 from godwit.store.sqlite.letters import SqliteLetters
 from godwit.store.sqlite.migrating import SqliteMigrations
+from godwit.store.sqlite.pipeline import SqlitePipelines
+from godwit.store.sqlite.schedules import SqliteSchedules
 
 SCHEME: Final = "sqlite:///"
 
@@ -23,6 +25,8 @@ class SqliteStore:
         self.migrations = SqliteMigrations(self.file)
         self.journal = SqliteJournal(self.file)
         self.letters = SqliteLetters(self.file)
+        self.pipelines = SqlitePipelines(self.file)
+        self.schedules = SqliteSchedules(self.file)
 
     @classmethod
     def from_url(cls, url: str) -> Self:

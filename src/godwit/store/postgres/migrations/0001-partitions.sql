@@ -11,7 +11,8 @@ BEGIN
     END IF;
     -- One at a time, and look again: another session may have made it meanwhile.
     PERFORM pg_advisory_xact_lock(hashtext('godwit_ensure_day'));
-    IF to_regclass(part) IS NOT NULL THEN
+    -- Not to_regclass: it remembers that there was none, and waiting for an advisory lock does not make it forget.
+    IF EXISTS (SELECT FROM pg_class WHERE relname = part AND pg_table_is_visible(oid)) THEN
         RETURN false;
     END IF;
     -- Attaching lets readers and writers of the parent go on; CREATE ... PARTITION OF would stop them.

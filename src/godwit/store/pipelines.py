@@ -1,0 +1,187 @@
+"""What makes a pipeline's results count once: positions, staged numbers, the lake's manifest.
+
+`publish` is the one transaction that counts. It compares where the batch begins with the position of its pipeline,
+adds what was staged, lists the files of the lake and moves the position, all or nothing. Whoever comes second with the
+same rows is told so and has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from godwit.core.errors import ManifestMoved, PositionGap, PositionMoved, StagingLost
+from godwit.core.journal import Position
+
+_DAY_MS: Final = 86_400_000
+MINUTE_COLUMNS: Final = (
+    "minute", "queue_name", "consumer_group", "messages_enqueued", "messages_processed", "messages_failed",
+    "messages_retried", "messages_expired", "messages_delivered", "processing_time_sum_ms", "processing_time_count",
+    "wait_time_sum_ms", "wait_time_count", "peak_queue_depth",
+)  # fmt: skip
+HISTOGRAM_COLUMNS: Final = ("minute", "queue_name", "consumer_group", "metric", "bucket", "n")
+
+MinuteRow = tuple[int, str, str | None, int, int, int, int, int, int, int, int, int, int, int]
+"""Values of `MINUTE_COLUMNS`; the minute in milliseconds since 1970."""
+HistogramRow = tuple[int, str, str | None, str, int, int]
+"""Values of `HISTOGRAM_COLUMNS`."""
+
+
+class Advance(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows `first` to `last` of a shard, all of them, `last` having happened at `at_ms`."""
+
+    shard: str
+    epoch: str
+    first: int
+    last: int
+    at_ms: int
+
+
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """What was staged under a run's id; counted again before it is added."""
+
+    run_id: str
+    minutes: int
+    histogram: int
+
+
+class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a lake; `path` is relative to the lake's folder, `day` (UTC) is written like 2030-01-31."""
+
+    path: str
+    dataset: str
+    day: str
+    rows: int
+    bytes: int
+    first_seq: int | None = None
+    last_seq: int | None = None
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one batch changes. `advances` are by pipeline; `lake` owns the files added and removed."""
+
+    run_id: str
+    advances: Mapping[str, Sequence[Advance]] = {}
+    staged: Staged | None = None
+    lake: str = ""
+    add: Sequence[LakeFile] = ()
+    remove: Sequence[str] = ()
+    accept_loss: bool = False
+
+
+class PipelinePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a pipeline has got in a shard; times in milliseconds since 1970."""
+
+    pipeline: str
+    shard: str
+    epoch: str
+    seq: int
+    at_ms: int | None
+    updated_at_ms: int
+
+
+class DayNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue's or a group's day (UTC, written like 2030-01-31); `consumer_group` is None for all groups together."""
+
+    date: str
+    queue_name: str
+    consumer_group: str | None
+    messages_enqueued: int
+    messages_delivered: int
+    messages_processed: int
+    messages_failed: int
+    messages_retried: int
+    messages_expired: int
+    average_processing_time_ms: int
+    peak_queue_depth: int
+    minutes_covered: int
+    throughput_per_minute: float
+
+
+class Pipelines(Protocol):
+    """The state of pipelines."""
+
+    async def positions(self, pipeline: str) -> Mapping[str, Position]:
+        """Return how far a pipeline has got, by shard."""
+        ...
+
+    async def places(self) -> list[PipelinePlace]:
+        """Return how far all pipelines have got."""
+        ...
+
+    async def stage(self, run_id: str, minutes: Sequence[MinuteRow], histogram: Sequence[HistogramRow]) -> Staged:
+        """Keep numbers to be added by `publish`; what was staged under other ids more than a day ago is dropped."""
+        ...
+
+    async def publish(self, publication: Publication) -> None:
+        """Change everything a batch changes, or nothing.
+
+        Raises `PositionMoved` when somebody else has published these rows, `PositionGap` when rows between the
+        position and the batch are missing, `StagingLost` when staged numbers are gone, and `ManifestMoved` when a
+        file to be removed does not count.
+        """
+        ...
+
+    async def days(self, *, since: str | None = None) -> list[DayNumbers]:
+        """Return the analytics of all days, or of those from `since` on, by date, queue and group."""
+        ...
+
+    async def files(self, lake: str, dataset: str, *, days: Sequence[str] | None = None) -> list[LakeFile]:
+        """Return the files that count, of some days or of all."""
+        ...
+
+    async def removed(self, lake: str, *, before_ms: int) -> list[str]:
+        """Return the paths of files that stopped counting before an instant."""
+        ...
+
+    async def listed(self, lake: str) -> frozenset[str]:
+        """Return the paths of all files in the manifest, also of those that stopped counting."""
+        ...
+
+    async def unlist(self, lake: str, paths: Sequence[str]) -> None:
+        """Forget files that stopped counting and are deleted."""
+        ...
+
+    async def forget(self, pipeline: str) -> int:
+        """Forget a pipeline's position; return the number of shards it had."""
+        ...
+
+
+def check(pipeline: str, stored: Mapping[str, Position], advances: Iterable[Advance], *, accept_loss: bool) -> None:
+    """Compare a batch with the position it goes on from."""
+    for advance in advances:
+        place = stored.get(advance.shard)
+        if place is None:
+            continue  # where a pipeline begins is its job's to decide
+        if place.epoch == advance.epoch:
+            if advance.first == place.seq + 1:
+                continue
+            if advance.first <= place.seq:
+                raise PositionMoved(pipeline, advance.shard, advance.first, place.seq)
+        if not accept_loss:
+            raise PositionGap(pipeline, advance.shard, place.epoch, place.seq, advance.epoch, advance.first)
+
+
+def check_staged(publication: Publication, minutes: int, histogram: int) -> None:
+    """Refuse to add fewer or more numbers than were staged: somebody has swept them, or staged twice."""
+    staged = publication.staged
+    if staged is not None and (staged.minutes, staged.histogram) != (minutes, histogram):
+        raise StagingLost(staged.run_id, staged.minutes + staged.histogram, minutes + histogram)
+
+
+def check_removed(publication: Publication, removed: int) -> None:
+    """Refuse to replace files that do not count: another compaction was faster."""
+    if removed != len(publication.remove):
+        raise ManifestMoved(publication.lake, len(publication.remove), removed)
+
+
+def oldest_wanted(run_id: str) -> str:
+    """Return the id of a run a day before this one; what older runs staged is not wanted any more."""
+    return f"{max(0, int(run_id.partition('-')[0], 16) - _DAY_MS):013x}"
+
+
+def new_run_id(now_ms: int, token: str) -> str:
+    """Return an id for one attempt at a batch; ids sort by time."""
+    return f"{now_ms:013x}-{token}"

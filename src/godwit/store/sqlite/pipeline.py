@@ -1,0 +1,135 @@
+"""The state of pipelines in a SQLite file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from godwit.core.faults import reach
+from godwit.core.journal import Position
+from godwit.store.pipelines import (
+    DayNumbers,
+    HistogramRow,
+    LakeFile,
+    MinuteRow,
+    PipelinePlace,
+    Publication,
+    Staged,
+    check,
+    check_removed,
+    check_staged,
+    oldest_wanted,
+)
+from godwit.store.sqlite.file import SqliteFile, sql
+
+
+class SqlitePipelines:
+    """Positions, staged numbers and manifests of one file."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    async def positions(self, pipeline: str) -> Mapping[str, Position]:
+        return await self._file.read("reading a pipeline's position", lambda found: _positions(found, pipeline))
+
+    async def places(self) -> list[PipelinePlace]:
+        def look(connection: sqlite3.Connection) -> list[PipelinePlace]:
+            return [PipelinePlace(**dict(row)) for row in connection.execute(sql("pipeline/places"))]
+
+        return await self._file.read("reading the pipelines' positions", look)
+
+    async def stage(self, run_id: str, minutes: Sequence[MinuteRow], histogram: Sequence[HistogramRow]) -> Staged:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(sql("pipeline/stage_minutes"), ((run_id, *row) for row in minutes))
+            connection.executemany(sql("pipeline/stage_histogram"), ((run_id, *row) for row in histogram))
+
+        # A power cut that loses what is staged also loses the position that would count it.
+        await self._file.write("staging analytics", write, durable=False)
+        return Staged(run_id=run_id, minutes=len(minutes), histogram=len(histogram))
+
+    async def publish(self, publication: Publication) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            for pipeline, advances in publication.advances.items():
+                check(pipeline, _positions(connection, pipeline), advances, accept_loss=publication.accept_loss)
+                for one in advances:
+                    connection.execute(sql("pipeline/advance"), {"pipeline": pipeline, **msgspec.structs.asdict(one)})
+            _add(connection, publication)
+            _replace(connection, publication)
+            reach("pipeline.publishing")
+
+        await self._file.write("publishing a batch", write)
+
+    async def days(self, *, since: str | None = None) -> list[DayNumbers]:
+        def look(connection: sqlite3.Connection) -> list[DayNumbers]:
+            return [DayNumbers(**dict(row)) for row in connection.execute(sql("pipeline/days"), {"since": since})]
+
+        return await self._file.read("reading analytics", look)
+
+    async def files(self, lake: str, dataset: str, *, days: Sequence[str] | None = None) -> list[LakeFile]:
+        asked = {"lake": lake, "dataset": dataset, "days": None if days is None else json.dumps(list(days))}
+
+        def look(connection: sqlite3.Connection) -> list[LakeFile]:
+            return [LakeFile(**dict(row)) for row in connection.execute(sql("pipeline/files"), asked)]
+
+        return await self._file.read("reading a lake's manifest", look)
+
+    async def removed(self, lake: str, *, before_ms: int) -> list[str]:
+        asked = {"lake": lake, "before": before_ms}
+        return await self._file.read(
+            "reading a lake's manifest",
+            lambda connection: [row["path"] for row in connection.execute(sql("pipeline/removed"), asked)],
+        )
+
+    async def listed(self, lake: str) -> frozenset[str]:
+        return await self._file.read(
+            "reading a lake's manifest",
+            lambda connection: frozenset(
+                row["path"] for row in connection.execute(sql("pipeline/listed"), {"lake": lake})
+            ),
+        )
+
+    async def unlist(self, lake: str, paths: Sequence[str]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(sql("pipeline/unlist"), [{"lake": lake, "path": path} for path in paths])
+
+        await self._file.write("tidying a lake's manifest", write)
+
+    async def forget(self, pipeline: str) -> int:
+        return await self._file.write(
+            "forgetting a pipeline",
+            lambda connection: connection.execute(sql("pipeline/forget"), {"pipeline": pipeline}).rowcount,
+        )
+
+
+def _positions(connection: sqlite3.Connection, pipeline: str) -> dict[str, Position]:
+    rows = connection.execute(sql("pipeline/positions"), {"pipeline": pipeline})
+    return {row["shard"]: Position(row["epoch"], row["seq"]) for row in rows}
+
+
+def _add(connection: sqlite3.Connection, publication: Publication) -> None:
+    """Add the staged numbers, counted; days are the sums of what is added to their minutes."""
+    if publication.staged is None:
+        return
+    run = {"run": publication.staged.run_id}
+    check_staged(publication, *connection.execute(sql("pipeline/staged"), run).fetchone())
+    for step in ("add_minutes", "add_histogram", "add_days", "derive_days"):
+        connection.execute(sql(f"pipeline/{step}"), run)
+    old = {**run, "oldest": oldest_wanted(publication.staged.run_id)}
+    for step in ("unstage_minutes", "unstage_histogram"):
+        connection.execute(sql(f"pipeline/{step}"), old)
+
+
+def _replace(connection: sqlite3.Connection, publication: Publication) -> None:
+    """List new files in place of old ones."""
+    lake = {"lake": publication.lake}
+    for file in publication.add:
+        connection.execute(
+            sql("pipeline/add_file"), {**lake, "run": publication.run_id, **msgspec.structs.asdict(file)}
+        )
+    removed = sum(
+        connection.execute(sql("pipeline/remove_file"), {**lake, "path": path}).rowcount for path in publication.remove
+    )
+    check_removed(publication, removed)

@@ -1,0 +1,2 @@
+-- :pipeline. Forgets its position.
+DELETE FROM pipeline_position WHERE pipeline = :pipeline

@@ -1,0 +1,2 @@
+-- :pipeline. Returns how far it has got, by shard.
+SELECT shard, epoch, seq FROM pipeline_position WHERE pipeline = :pipeline ORDER BY shard

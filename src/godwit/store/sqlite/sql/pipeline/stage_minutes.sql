@@ -1,0 +1,2 @@
+-- The run, then the values of a minute. Stages one row.
+INSERT INTO staging_analytics_minute VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

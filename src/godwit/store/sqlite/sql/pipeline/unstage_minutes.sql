@@ -1,0 +1,2 @@
+-- :run, :oldest the oldest id that may still be wanted. Deletes what is staged under its id, and what is older.
+DELETE FROM staging_analytics_minute WHERE run_id = :run OR run_id < :oldest
