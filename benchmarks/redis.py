@@ -1,0 +1,120 @@
+"""The Redis broker against the raw loop on the same server: `./dev bench redis`.
+
+Draining, single and concurrent enqueues and latency go through the public interface in processes of their own, as in
+`benchmarks.peers`; bulk publishing is measured at the broker, with sealed messages, since the raw loop's bodies are
+ready as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from time import perf_counter
+from typing import Final
+
+from benchmarks.peers import SIDES, Found, compare, effective, share
+from benchmarks.raw_redis import RawStream
+from benchmarks.results import REPEATS, Report, Result, report
+from godwit.brokers.contract import Broker
+from godwit.brokers.urls import connect
+from godwit.core.clock import SYSTEM_CLOCK
+from godwit.core.envelope import Envelope
+from godwit.core.names import GroupName, QueueName, new_message_id
+from godwit.core.queues import GroupSpec, QueueSpec
+from tests.servers.redis import RedisServer, redis_server
+
+BODY: Final = b"x" * 200
+CALL: Final = 1_000
+GROUPS: Final = {1: QueueName("one"), 4: QueueName("four")}
+
+
+def envelopes(queue: QueueName, count: int) -> list[Envelope]:
+    """Return fresh sealed messages."""
+    now_ms = SYSTEM_CLOCK.now_ms()
+    return [Envelope(new_message_id(), queue, BODY, len(BODY), now_ms, "order.created") for _ in range(count)]
+
+
+async def publish(broker: Broker, queue: QueueName, count: int) -> float:
+    """Return the messages per second of calls with a thousand each."""
+    calls = [envelopes(queue, CALL) for _ in range(count // CALL)]
+    gc.collect()
+    began = perf_counter()
+    for call in calls:
+        await broker.publish(call)
+    return count / (perf_counter() - began)
+
+
+def publish_raw(stream: RawStream, count: int) -> float:
+    """Return the messages per second of the raw loop."""
+    bodies = [BODY] * count
+    gc.collect()
+    began = perf_counter()
+    stream.publish(bodies)
+    return count / (perf_counter() - began)
+
+
+async def bulk(server: RedisServer, count: int, repeats: int) -> dict[str, list[float]]:
+    """Publish in turn with the raw loop, to one group and to four; every repeat begins with empty queues."""
+    found: dict[str, list[float]] = {"raw": [], "one": [], "four": []}
+    for _ in range(repeats):
+        server.flush()
+        stream = RawStream(server.url)
+        found["raw"].append(publish_raw(stream, count))
+        stream.close()
+        for groups, queue in GROUPS.items():
+            async with connect(server.url) as broker:
+                names = [GroupSpec(name=GroupName(f"g{number}")) for number in range(groups)]
+                await broker.declare(QueueSpec(name=queue), names)
+                await publish(broker, queue, CALL)  # the script is loaded
+                found[str(queue)].append(await publish(broker, queue, count))
+    return found
+
+
+def judged(found: Found, published: dict[str, list[float]]) -> list[Result]:
+    """Return the numbers and Godwit's shares of the raw loop."""
+    mine, raw = found["Godwit"], found["raw"]
+    rates = {
+        "drain by a worker process": mine["drain"],
+        "drain, raw": raw["drain"],
+        "bulk publish, one group": published["one"],
+        "bulk publish, four groups": published["four"],
+        "bulk publish, raw": published["raw"],
+        "one by one": mine["single"],
+        "one by one, raw": raw["single"],
+        "50 callers at once": mine["concurrent"],
+    }
+    results = [Result(name=name, unit="messages/s", repeats=values) for name, values in rates.items()]
+    for name in ("p50", "p99"):
+        results.append(Result(name=f"latency at 200/s, {name}", unit="ms", repeats=mine[name]))
+        results.append(Result(name=f"latency at 200/s, {name}, raw", unit="ms", repeats=raw[name]))
+    return [
+        *results,
+        share("drain against raw", mine["drain"], raw["drain"], 0.5, 0.3),
+        share("bulk publish against raw, one group", published["one"], published["raw"], 1.2, 0.9),
+        share("bulk publish against raw, four groups", published["four"], published["raw"], 0.7, 0.55),
+        share("one by one against raw", mine["single"], raw["single"], 0.8, 0.65),
+        share("50 callers at once against one by one", mine["concurrent"], mine["single"], 8, 5),
+        share("latency p50 against raw", mine["p50"], raw["p50"], 1.5, 2, lower=True),
+        share("latency p99 against raw", mine["p99"], raw["p99"], 2, 3, lower=True),
+    ]
+
+
+def measured(repeats: int, count: int) -> tuple[dict[str, str], list[Result]]:
+    """Return the server's settings and everything measured."""
+    with redis_server() as server:
+        settings = effective(server)
+        found = compare(server, repeats, SIDES[:2])
+        return settings, judged(found, asyncio.run(bulk(server, count, repeats)))
+
+
+def run() -> Report:
+    """Measure and judge."""
+    count = 20_000
+    settings, results = measured(REPEATS, count)
+    settings |= {
+        "load": f"200-byte bodies, {count:,} messages a repeat in bulk, no-op handlers, one worker process",
+        "Godwit": "dedup window 10 min, journal on without bodies, leases, limits and metrics on, concurrency 100",
+        "raw": "redis-py with hiredis, pipelines of 100, XREADGROUP COUNT 100, XACK + XDEL (benchmarks/raw_redis.py)",
+        "levels": "bulk publish at the broker with sealed messages, everything else through the manager and the worker",
+    }
+    return report("redis", settings, results)
