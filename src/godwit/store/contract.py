@@ -15,7 +15,6 @@ import msgspec
 
 from godwit.core.keeping import JournalWriter, LetterKeeper
 from godwit.store.pipelines import Pipelines
-
 from godwit.store.schedules import Schedules
 
 

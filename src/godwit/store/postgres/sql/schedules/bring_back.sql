@@ -1,0 +1,12 @@
+-- Takes ids and now. Moves published firings out of history to be cancelled; returns where their messages may be.
+WITH back AS (
+    DELETE FROM schedule_firings_history WHERE id = ANY($1::uuid[]) AND status = 'published' RETURNING *
+)
+INSERT INTO schedule_firings (
+    id, schedule_id, campaign, key, queue_name, message_id, fire_at, deliver_at, status, claimed_until, queued_at,
+    published_at, tries, created_at
+)
+SELECT id, schedule_id, campaign, key, queue_name, message_id, fire_at, deliver_at, 'cancelling', $2, queued_at,
+    published_at, tries, created_at
+FROM back
+RETURNING id, queue_name, message_id

@@ -1,0 +1,17 @@
+-- Takes an id. Returns the firing that waits, else the last one of that id that is over.
+(
+    SELECT id, schedule_id, campaign, key, queue_name, message_id, fire_at, deliver_at, envelope, status, queued_at,
+        published_at, tries, error
+    FROM schedule_firings
+    WHERE id = $1
+)
+UNION ALL
+(
+    SELECT id, schedule_id, campaign, key, queue_name, message_id, fire_at, deliver_at, envelope, status, queued_at,
+        published_at, tries, error
+    FROM schedule_firings_history
+    WHERE id = $1
+    ORDER BY finished_at DESC
+    LIMIT 1
+)
+LIMIT 1

@@ -1,0 +1,2 @@
+-- Takes an id. Returns the rule.
+SELECT * FROM schedules WHERE id = $1

@@ -1,0 +1,2 @@
+-- Takes a campaign. Returns its status.
+SELECT status FROM campaigns WHERE name = ?1

@@ -1,0 +1,10 @@
+-- Takes ids and now. Copies firings that were being cancelled to history and returns their ids.
+INSERT INTO schedule_firings_history (
+    id, schedule_id, campaign, key, queue_name, message_id, fire_at, deliver_at, envelope, status, claimed_by,
+    claimed_until, queued_at, published_at, tries, error, created_at, finished_at
+)
+SELECT id, schedule_id, campaign, key, queue_name, message_id, fire_at, deliver_at, NULL, 'cancelled', NULL,
+    NULL, queued_at, NULL, tries, NULL, created_at, ?2
+FROM schedule_firings
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'cancelling'
+RETURNING id

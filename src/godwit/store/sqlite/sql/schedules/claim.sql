@@ -1,0 +1,7 @@
+-- Takes the last time due, a limit, now, the claimer and the end of its claim. Returns the firings it has claimed.
+UPDATE schedule_firings
+SET status = 'queued', queued_at = ?3, claimed_by = ?4, claimed_until = ?5, tries = tries + 1
+WHERE id IN (
+    SELECT id FROM schedule_firings WHERE status = 'created' AND deliver_at <= ?1 ORDER BY deliver_at LIMIT ?2
+)
+RETURNING *

@@ -1,0 +1,7 @@
+-- Takes now, a limit, the claimer and the end of its claim. Returns firings whose claim had run out unconfirmed.
+UPDATE schedule_firings
+SET claimed_by = ?3, claimed_until = ?4, tries = tries + 1
+WHERE id IN (
+    SELECT id FROM schedule_firings WHERE status = 'queued' AND claimed_until <= ?1 ORDER BY queued_at LIMIT ?2
+)
+RETURNING *
