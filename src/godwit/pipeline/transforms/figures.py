@@ -1,0 +1,170 @@
+"""The tables of a report: each a small result of one pass over journal rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+
+from godwit.core.journal import Event
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+PERCENTILES: Final = (0.5, 0.95, 0.99)
+ACCURACY: Final = 10_000
+COLUMNS: Final = (
+    "shard", "seq", "at", "event", "queue", "group", "worker", "depth", "copy", "publish_seq", "attempt", "failures",
+    "ready_at", "deliver_at", "lease_until", "wait_ms", "run_ms", "error_kind", "error_fingerprint", "schedule_id",
+)  # fmt: skip
+"""What a report reads of a journal."""
+
+_PLACE: Final = ("queue", "group")
+_DEAD: Final = (Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED)
+_FAILED: Final = (Event.NACKED, Event.LEASE_EXPIRED, *_DEAD)
+_ARRIVED: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
+
+
+def happened(*events: Event) -> Column:
+    """Say whether a row is one of these events."""
+    return F.col("event").isin(*(event.value for event in events))
+
+
+def counted(*events: Event) -> Column:
+    """Count the rows that are one of these events."""
+    return F.count_if(happened(*events))
+
+
+def _percentiles(value: str, event: Event, name: str) -> list[Column]:
+    found = F.percentile_approx(F.when(happened(event), F.col(value)), list(PERCENTILES), ACCURACY)
+    return [found[at].alias(f"{name}_p{round(share * 100)}") for at, share in enumerate(PERCENTILES)]
+
+
+def groups(rows: DataFrame) -> DataFrame:
+    """Return one row per queue and group: how much came, how it ended, how long it took."""
+    return (
+        rows.where(F.col("group").isNotNull())
+        .groupBy(*_PLACE)
+        .agg(
+            counted(*_ARRIVED).alias("enqueued"),
+            counted(Event.DELIVERED).alias("delivered"),
+            counted(Event.ACKED).alias("processed"),
+            counted(*_DEAD).alias("failed"),
+            counted(Event.MESSAGE_EXPIRED).alias("expired"),
+            counted(Event.NACKED).alias("retries"),
+            counted(Event.LEASE_EXPIRED).alias("leases_expired"),
+            counted(Event.ACK_REFUSED).alias("acks_refused"),
+            counted(Event.HANDED_BACK).alias("handed_back"),
+            F.max("depth").alias("peak_depth"),
+            *_percentiles("wait_ms", Event.DELIVERED, "wait"),
+            *_percentiles("run_ms", Event.ACKED, "run"),
+            F.max("wait_ms").alias("wait_max"),
+            F.min("at").alias("first_at"),
+            F.max("at").alias("last_at"),
+        )
+        .orderBy(*_PLACE)
+    )
+
+
+def timeline(rows: DataFrame, bucket_seconds: int) -> DataFrame:
+    """Return one row per stretch of time: what came, ended and failed in it, and the deepest any group was."""
+    start = F.timestamp_seconds(F.floor(F.unix_seconds("at") / bucket_seconds) * bucket_seconds)
+    return (
+        rows.where(F.col("group").isNotNull())
+        .groupBy(start.alias("start"))
+        .agg(
+            counted(*_ARRIVED).alias("enqueued"),
+            counted(Event.ACKED).alias("processed"),
+            counted(*_FAILED).alias("failed"),
+            F.max("depth").alias("depth"),
+            F.percentile_approx("wait_ms", 0.95, ACCURACY).alias("wait_p95"),
+            F.percentile_approx(F.when(happened(Event.ACKED), F.col("run_ms")), 0.95, ACCURACY).alias("run_p95"),
+        )
+        .orderBy("start")
+    )
+
+
+def patterns(rows: DataFrame, limit: int) -> DataFrame:
+    """Return the failures that are the same, most frequent first."""
+    return (
+        rows.where(happened(*_FAILED) & F.col("error_fingerprint").isNotNull())
+        .groupBy("error_fingerprint", "error_kind")
+        .agg(
+            F.count("*").alias("failures"),
+            counted(*_DEAD).alias("given_up"),
+            F.sort_array(F.collect_set("queue")).alias("queues"),
+            F.min("at").alias("first_at"),
+            F.max("at").alias("last_at"),
+        )
+        .orderBy(F.col("failures").desc(), "error_fingerprint")
+        .limit(limit)
+    )
+
+
+def attempts(rows: DataFrame) -> DataFrame:
+    """Return, per group and number of earlier failures, how the next attempt ended: whether retrying pays."""
+    before = F.col("failures") - F.when(happened(Event.NACKED, Event.DEAD_LETTERED), 1).otherwise(0)
+    return (
+        rows.where(happened(Event.ACKED, Event.NACKED, Event.DEAD_LETTERED) & F.col("failures").isNotNull())
+        .groupBy(*_PLACE, F.greatest(before, F.lit(0)).cast("int").alias("earlier_failures"))
+        .agg(
+            counted(Event.ACKED).alias("succeeded"),
+            counted(Event.NACKED, Event.DEAD_LETTERED).alias("failed"),
+            F.coalesce(F.sum("run_ms"), F.lit(0)).alias("run_ms"),
+        )
+        .orderBy(*_PLACE, "earlier_failures")
+    )
+
+
+def schedules(rows: DataFrame) -> DataFrame:
+    """Return how late messages with a time of their own were first delivered, per queue and group."""
+    copy = ["shard", "group", "publish_seq"]
+    due = rows.where(happened(Event.SCHEDULED) & F.col("deliver_at").isNotNull()).select(
+        *copy, "queue", "deliver_at", "schedule_id"
+    )
+    first = rows.where(happened(Event.DELIVERED) & (F.col("attempt") == 1)).select(*copy, F.col("at").alias("shown_at"))
+    late = (F.unix_millis("shown_at") - F.unix_millis("deliver_at")).alias("late_ms")
+    measured = due.join(first, copy).select("queue", "group", "schedule_id", "deliver_at", late)
+    found = F.percentile_approx("late_ms", list(PERCENTILES), ACCURACY)
+    per_minute = F.count("*").over(Window.partitionBy(*_PLACE, F.date_trunc("minute", "deliver_at")))
+    return (
+        measured.withColumn("together", per_minute)
+        .groupBy(*_PLACE)
+        .agg(
+            F.count("*").alias("messages"),
+            F.count_if(F.col("late_ms") < 0).alias("early"),
+            *(found[at].alias(f"late_p{round(share * 100)}") for at, share in enumerate(PERCENTILES)),
+            F.max("late_ms").alias("late_max"),
+            F.max("together").alias("most_in_a_minute"),
+            F.max_by(F.date_trunc("minute", "deliver_at"), "together").alias("fullest_minute"),
+        )
+        .orderBy(*_PLACE)
+    )
+
+
+def workers(rows: DataFrame) -> DataFrame:
+    """Return what every worker of every group did: whether the work is shared."""
+    return (
+        rows.where(F.col("worker").isNotNull() & happened(Event.DELIVERED, Event.ACKED, Event.NACKED))
+        .groupBy(*_PLACE, "worker")
+        .agg(
+            counted(Event.DELIVERED).alias("delivered"),
+            counted(Event.ACKED).alias("processed"),
+            F.coalesce(F.sum("run_ms"), F.lit(0)).alias("busy_ms"),
+        )
+        .orderBy(*_PLACE, "worker")
+    )
+
+
+def trace(rows: DataFrame, queue: str, group: str, limit: int) -> DataFrame:
+    """Return the first deliveries of a group as a queueing trace: when ready, how long it ran, how long it waited."""
+    mine = rows.where((F.col("queue") == queue) & (F.col("group") == group))
+    copy = ["shard", "publish_seq"]
+    begun = mine.where(happened(Event.DELIVERED) & (F.col("attempt") == 1)).select(
+        *copy, (F.unix_millis("at") - F.col("wait_ms")).alias("ready_ms"), "wait_ms", F.unix_millis("at").alias("at_ms")
+    )
+    ended = mine.where(happened(Event.ACKED) & (F.col("attempt") == 1)).select(
+        *copy, F.coalesce("run_ms", F.lit(0)).alias("run_ms"), F.unix_millis("at").alias("end_ms")
+    )
+    return begun.join(ended, copy).orderBy("ready_ms", "publish_seq").limit(limit)
