@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
+from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
-from godwit.brokers.sqlite import SqliteBroker
+from godwit.brokers.contract import Broker, Receipt
+from godwit.brokers.urls import connect
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.envelope import Envelope
-from godwit.core.errors import StorageFull
+from godwit.core.errors import BrokerUnavailable, StorageFull
 from godwit.core.names import MessageId
 from tests.conformance.harness import Q
 from tests.faults.record import Record, read
+from tests.waiting import real_time
 
 BODY = b"x" * 200
 KEYS = 20
 """Ordering keys of one publisher; every third message has none."""
+OUTAGE_SECONDS = 60.0
+"""How long a publisher outlasts a broker that is away."""
 
 
 def envelope(name: str, number: int) -> Envelope:
@@ -40,34 +47,46 @@ def number_of(message_id: str) -> int:
     return int(message_id.rpartition("-")[2])
 
 
-def publish(database: Path, record: Path, *, name: str, count: int, batch: int) -> None:
+def publish(url: str, record: Path, *, name: str, count: int, batch: int) -> None:
     """Publish messages up to number `count`, writing down each that was accepted."""
-    asyncio.run(_publish(database, record, name, count, batch))
+    asyncio.run(_publish(url, record, name, count, batch))
 
 
-async def _publish(database: Path, record: Path, name: str, count: int, batch: int) -> None:
+async def _publish(url: str, record: Path, name: str, count: int, batch: int) -> None:
     done = sum(line[0] == "accepted" for line in read(record))
     seen = Record(record)
-    async with SqliteBroker(database) as broker:
+    async with connect(url) as broker:
         for first in range(done, count, batch):
             envelopes = [envelope(name, number) for number in range(first, min(first + batch, count))]
-            receipts = await broker.publish(envelopes)
+            receipts = await publish_through_outages(broker, envelopes)
             seen.write(*(("accepted", receipt.id, receipt.fresh) for receipt in receipts))
 
 
-def publish_until_refused(database: Path, record: Path, *, name: str) -> None:
+async def publish_through_outages(broker: Broker, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    """Publish; while the broker is away try the same messages again, as an application would."""
+    until = time.monotonic() + OUTAGE_SECONDS
+    while True:
+        try:
+            return await broker.publish(envelopes)
+        except BrokerUnavailable:
+            if time.monotonic() > until:
+                raise
+            await real_time(timedelta(milliseconds=50))
+
+
+def publish_until_refused(url: str, record: Path, *, name: str) -> None:
     """Publish until there is no room left, writing down each message that was accepted."""
     with suppress(StorageFull):
-        asyncio.run(_publish(database, record, name, 1_000_000, 50))
+        asyncio.run(_publish(url, record, name, 1_000_000, 50))
 
 
-def publish_and_die(database: Path, record: Path, *, times: int, at_once: int) -> None:
+def publish_and_die(url: str, record: Path, *, times: int, at_once: int) -> None:
     """Fork publishers of one message each, some at once, all of which kill themselves; fails if one ends otherwise."""
     for number in range(times):
         if number >= at_once:
             _expect_a_death()
         if os.fork() == 0:
-            asyncio.run(_publish_one_and_die(database, record, envelope("lone", number)))
+            asyncio.run(_publish_one_and_die(url, record, envelope("lone", number)))
     for _ in range(min(times, at_once)):
         _expect_a_death()
 
@@ -78,9 +97,9 @@ def _expect_a_death() -> None:
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
-async def _publish_one_and_die(database: Path, record: Path, lone: Envelope) -> None:
+async def _publish_one_and_die(url: str, record: Path, lone: Envelope) -> None:
     """Publish one message, write down its id, and be gone before anything can be tidied up."""
-    broker = SqliteBroker(database)
+    broker = connect(url)
     await broker.__aenter__()
     (receipt,) = await broker.publish([lone])
     Record(record).write(("accepted", receipt.id, receipt.fresh))

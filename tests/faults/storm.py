@@ -1,4 +1,4 @@
-"""A storm: publishers and workers on one file, killed at random and started again, until everything is done."""
+"""A storm: publishers and workers on one broker, killed at random and started again, until everything is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from random import Random
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import G, Harness
 from tests.faults.crew import Crew
-from tests.faults.judge import DATABASE, Reconciliation, agreeing, reconcile
+from tests.faults.judge import Reconciliation, agreeing, reconcile, url_of
 from tests.faults.publisher import publish
 from tests.faults.record import lines_of, read_all
 from tests.faults.worker import work
@@ -26,12 +26,20 @@ BYTES_PER_MESSAGE = 200
 
 @dataclass(kw_only=True)
 class Storm:
-    """Processes at `place`; `publishers` send `count` messages in all, `workers` do them."""
+    """Processes whose records are at `place`; `publishers` send `count` messages in all, `workers` do them.
+
+    Without a `url` the broker is the SQLite file there. `broker_kill` kills the broker itself and starts it again.
+    """
 
     crew: Crew
     place: Path
     random: Random
     count: int
+    url: str = ""
+    broker_kill: Callable[[], None] | None = None
+    broker_kills: int = 0
+    broker_share: float = 0.2
+    """How many of the kills hit the broker, when it can be killed."""
     publishers: int = 2
     workers: int = 4
     batch: int = 20
@@ -40,6 +48,9 @@ class Storm:
     victims: set[str] = field(default_factory=set)
     _incarnations: int = 0
     _running: dict[str, BaseProcess] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.url = self.url or url_of(self.place)
 
     def begin(self) -> None:
         """Start everybody."""
@@ -51,7 +62,7 @@ class Storm:
     def _publisher(self, name: str) -> None:
         self._running[name] = self.crew.start(
             publish,
-            self.place / DATABASE,
+            self.url,
             self.place / f"{name}.publisher",
             name=name,
             count=self.count // self.publishers,
@@ -63,7 +74,7 @@ class Storm:
         self._incarnations += 1
         self._running[name] = self.crew.start(
             work,
-            self.place / DATABASE,
+            self.url,
             self.place / f"{name}.worker",
             name=name,
             stop=self.place / "stop",
@@ -81,6 +92,11 @@ class Storm:
 
     def kill_one(self) -> None:
         """Kill somebody at random and start a successor: a publisher goes on, a worker is a new one."""
+        if self.broker_kill is not None and self.random.random() < self.broker_share:
+            self.broker_kill()
+            self.broker_kills += 1
+            self.kills += 1
+            return
         name = self.random.choice([name for name, member in self._running.items() if member.is_alive()])
         member = self._running.pop(name)
         self.crew.kill(member)

@@ -15,7 +15,7 @@ from godwit.core.errors import StorageFull
 from godwit.core.queues import QueueSpec
 from tests.conformance.harness import LONG, G, Q
 from tests.faults.crew import Crew
-from tests.faults.judge import DATABASE, consistent, ids
+from tests.faults.judge import DATABASE, consistent, ids, url_of
 from tests.faults.publisher import envelope, publish_until_refused
 from tests.faults.record import lines_of, read_all
 from tests.waiting import eventually
@@ -148,7 +148,7 @@ async def test_a_full_disk_under_load_from_several_processes_loses_nothing(small
     async with SqliteBroker(small_disk / DATABASE) as broker:
         await broker.declare(QueueSpec(name=Q))
     publishers = [
-        crew.start(publish_until_refused, small_disk / DATABASE, small_disk.parent / f"p{n}.publisher", name=f"p{n}")
+        crew.start(publish_until_refused, url_of(small_disk), small_disk.parent / f"p{n}.publisher", name=f"p{n}")
         for n in range(2)
     ]
     await crew.finished(*publishers)

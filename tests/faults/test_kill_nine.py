@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.harness import LONG, Harness
 from tests.faults.crew import Crew
-from tests.faults.judge import DATABASE, consistent, drained, ids, overlaps
+from tests.faults.judge import consistent, drained, ids, overlaps, url_of
 from tests.faults.publisher import publish_and_die
 from tests.faults.record import lines_of, read, read_all
 from tests.faults.storm import ORDERED, Storm
@@ -43,7 +43,7 @@ async def test_an_id_returned_to_a_publisher_that_dies_at_once_is_delivered(
 ) -> None:
     await file.declare()
     nursery = crew.start(
-        publish_and_die, tmp_path / DATABASE, tmp_path / "accepted", times=LONE_PUBLISHERS, at_once=AT_ONCE
+        publish_and_die, url_of(tmp_path), tmp_path / "accepted", times=LONE_PUBLISHERS, at_once=AT_ONCE
     )
     await crew.finished(nursery, within=timedelta(seconds=100))
     accepted = {line[1] for line in read(tmp_path / "accepted")}
@@ -91,7 +91,7 @@ async def test_ten_competing_processes_never_hold_the_same_message_at_once(
     for number in range(10):
         crew.start(
             work,
-            tmp_path / DATABASE,
+            url_of(tmp_path),
             tmp_path / f"w{number}.worker",
             name=f"w{number}",
             stop=stop,

@@ -13,10 +13,10 @@ from random import Random
 import pytest
 
 from godwit.brokers.contract import Ack
-from godwit.brokers.sqlite import SqliteBroker
+from godwit.brokers.urls import connect
 from tests.conformance.harness import LONG, Harness
 from tests.faults.crew import Crew
-from tests.faults.judge import DATABASE
+from tests.faults.judge import url_of
 from tests.faults.publisher import envelope, number_of
 
 FALLBACK = timedelta(milliseconds=250)
@@ -26,13 +26,13 @@ WINDOW_SECONDS = 0.003
 """Settling the last message and beginning to wait again takes about so long."""
 
 
-def publish_on_demand(database: Path, line: Connection, *, seed: int) -> None:
+def publish_on_demand(url: str, line: Connection, *, seed: int) -> None:
     """Publish one message for each number that comes down the line, at a random moment; answer with the time."""
-    asyncio.run(_publish_on_demand(database, line, Random(seed)))
+    asyncio.run(_publish_on_demand(url, line, Random(seed)))
 
 
-async def _publish_on_demand(database: Path, line: Connection, random: Random) -> None:
-    async with SqliteBroker(database) as broker:
+async def _publish_on_demand(url: str, line: Connection, random: Random) -> None:
+    async with connect(url) as broker:
         while (number := line.recv()) is not None:
             moment = time.monotonic() + random.random() * WINDOW_SECONDS
             while time.monotonic() < moment:
@@ -47,7 +47,7 @@ async def _publish_on_demand(database: Path, line: Connection, random: Random) -
 async def test_no_wake_up_is_lost(tmp_path: Path, crew: Crew, file: Harness, count: int) -> None:
     await file.declare()
     ours, theirs = multiprocessing.Pipe()
-    publisher = crew.start(publish_on_demand, tmp_path / DATABASE, theirs, seed=count)
+    publisher = crew.start(publish_on_demand, url_of(tmp_path), theirs, seed=count)
     late = 0
     ours.send(0)
     for number in range(count):

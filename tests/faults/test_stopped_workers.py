@@ -10,7 +10,7 @@ from godwit.brokers.contract import Ack
 from godwit.core.clock import milliseconds
 from tests.conformance.harness import LONG, Harness
 from tests.faults.crew import Crew
-from tests.faults.judge import DATABASE, agreeing, ids
+from tests.faults.judge import agreeing, ids, url_of
 from tests.faults.record import read
 from tests.faults.worker import hold_one
 from tests.waiting import eventually
@@ -24,7 +24,7 @@ async def test_a_stopped_workers_message_goes_to_another_and_its_late_ack_change
     await file.declare()
     await file.publish("a")
     seen, go_on = tmp_path / "seen", tmp_path / "go on"
-    stopped = crew.start(hold_one, tmp_path / DATABASE, seen, name="stopped", lease=LEASE, go_on=go_on)
+    stopped = crew.start(hold_one, url_of(tmp_path), seen, name="stopped", lease=LEASE, go_on=go_on)
     await eventually(lambda: len(read(seen)) == 1, what="the delivery")
     crew.signal(stopped, signal.SIGSTOP)
     go_on.touch()
@@ -51,9 +51,7 @@ async def test_a_stopped_worker_that_comes_back_before_anybody_looked_settles_la
     await file.declare()
     await file.publish("a")
     seen, go_on = tmp_path / "seen", tmp_path / "go on"
-    stopped = crew.start(
-        hold_one, tmp_path / DATABASE, seen, name="stopped", lease=timedelta(milliseconds=1), go_on=go_on
-    )
+    stopped = crew.start(hold_one, url_of(tmp_path), seen, name="stopped", lease=timedelta(milliseconds=1), go_on=go_on)
     await eventually(lambda: len(read(seen)) == 1, what="the delivery")
     go_on.touch()
     await crew.finished(stopped)

@@ -1,7 +1,8 @@
 """A worker to be killed: it writes down what it was given before it does anything, and what it settled afterwards.
 
-Lines: `["delivered", id, attempt, key, at]` and `["settled" | "refused", id, attempt, began, ended, how]`, with times
-of CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share.
+Lines: `["delivered", id, attempt, key, at]`, then `[end, id, attempt, began, ended, how]` where the end is settled,
+refused, or unsure: the broker went away over it. Times are those of CLOCK_MONOTONIC in nanoseconds, which all processes
+of a machine share.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 from random import Random
 
 from godwit.brokers.contract import Ack, Delivery, HandBack, Nack, Settlement
-from godwit.brokers.sqlite import SqliteBroker
+from godwit.brokers.urls import connect
+from godwit.core.errors import BrokerUnavailable
 from tests.conformance.harness import G, Q
 from tests.faults.record import Record, raised
 from tests.waiting import real_time
@@ -23,7 +25,7 @@ HOW = {"ack": Ack, "retry": Nack, "hand back": HandBack}
 
 
 def work(
-    database: Path,
+    url: str,
     record: Path,
     *,
     name: str,
@@ -37,16 +39,19 @@ def work(
 
     A handler takes up to `longest`.
     """
-    asyncio.run(_work(database, Record(record), name, stop, lease, limit, acks, longest))
+    asyncio.run(_work(url, Record(record), name, stop, lease, limit, acks, longest))
 
 
 async def _work(
-    database: Path, record: Record, name: str, stop: Path, lease: timedelta, limit: int, acks: float, longest: timedelta
+    url: str, record: Record, name: str, stop: Path, lease: timedelta, limit: int, acks: float, longest: timedelta
 ) -> None:
     random = Random(name)
-    async with SqliteBroker(database) as broker:
+    async with connect(url) as broker:
         while not raised(stop):
-            deliveries = await broker.pull(Q, G, worker=name, limit=limit, lease=lease, wait=WAIT)
+            try:
+                deliveries = await broker.pull(Q, G, worker=name, limit=limit, lease=lease, wait=WAIT)
+            except BrokerUnavailable:
+                continue
             if not deliveries:
                 continue
             began = time.monotonic_ns()
@@ -56,12 +61,13 @@ async def _work(
             hows = ["ack" if random.random() < acks else random.choice(("retry", "hand back")) for _ in deliveries]
             settlements: list[Settlement] = [HOW[how](one.ack_id) for how, one in zip(hows, deliveries, strict=True)]
             ended = time.monotonic_ns()
-            refused = set(await broker.settle(settlements))
+            try:
+                refused = set(await broker.settle(settlements))
+                ends = ["refused" if one.ack_id in refused else "settled" for one in deliveries]
+            except BrokerUnavailable:
+                ends = ["unsure"] * len(deliveries)
             record.write(
-                *(
-                    ("refused" if one.ack_id in refused else "settled", *_known(one), began, ended, how)
-                    for how, one in zip(hows, deliveries, strict=True)
-                )
+                *((end, *_known(one), began, ended, how) for end, how, one in zip(ends, hows, deliveries, strict=True))
             )
 
 
@@ -69,13 +75,13 @@ def _known(delivery: Delivery) -> tuple[str, int]:
     return delivery.message_id, delivery.attempt
 
 
-def hold_one(database: Path, record: Path, *, name: str, lease: timedelta, go_on: Path) -> None:
+def hold_one(url: str, record: Path, *, name: str, lease: timedelta, go_on: Path) -> None:
     """Take one message, keep it until the file `go_on` exists, then ack it."""
-    asyncio.run(_hold_one(database, Record(record), name, lease, go_on))
+    asyncio.run(_hold_one(url, Record(record), name, lease, go_on))
 
 
-async def _hold_one(database: Path, record: Record, name: str, lease: timedelta, go_on: Path) -> None:
-    async with SqliteBroker(database) as broker:
+async def _hold_one(url: str, record: Record, name: str, lease: timedelta, go_on: Path) -> None:
+    async with connect(url) as broker:
         (delivery,) = await broker.pull(Q, G, worker=name, limit=1, lease=lease, wait=timedelta(seconds=10))
         record.write(("delivered", *_known(delivery), None, time.monotonic_ns()))
         while not raised(go_on):

@@ -23,12 +23,13 @@ from godwit.admin.doctor.words import seconds_in_words, size
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.brokers.sqlite.connection import check_header, open_reader, translated
 from godwit.brokers.sqlite.location import MOUNTS, REMOTE, file_system
-from godwit.brokers.sqlite.writer import WAL_BYTES
 from godwit.core.errors import BrokerUnavailable
 from godwit.core.queues import QueueSpec
 
 FLEETING: Final = frozenset({"tmpfs", "ramfs", "rootfs", "overlay"})
 """File systems whose content ends with the machine or the container."""
+LOG_BYTES: Final = 64 << 20
+"""The broker empties its log above this."""
 WAL_RESET_FIXED: Final = (3, 51, 3)
 OLDEST: Final = (3, 37, 0)
 QUICK_CHECK_BYTES: Final = 256 << 20
@@ -232,11 +233,11 @@ def _disk(facts: Facts) -> Finding:
 
 
 def _log(facts: Facts) -> Finding:
-    if facts.log_bytes > 2 * WAL_BYTES:
+    if facts.log_bytes > 2 * LOG_BYTES:
         return warning(
             "write-ahead log",
             size(facts.log_bytes),
-            f"Godwit empties it above {size(WAL_BYTES)}; it grows past that only while somebody reads for a long time.",
+            f"Godwit empties it above {size(LOG_BYTES)}; it grows past that only while somebody reads for a long time.",
             "Look for a tool that keeps a transaction open on the file (sqlite3, a backup script) and end it.",
         )
     return ok("write-ahead log", size(facts.log_bytes))
