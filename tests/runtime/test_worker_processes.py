@@ -8,91 +8,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from godwit.brokers.contract import Broker, GroupStats
-from godwit.brokers.urls import connect
-from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import seal
 from godwit.core.failure import FailureKind
-from godwit.core.message import Message
-from godwit.core.names import MessageId, QueueName
-from godwit.core.queues import QueueSpec
-from godwit.runtime.heartbeat import InstanceStatus, instances
+from godwit.runtime.heartbeat import InstanceStatus
+from tests.runtime.workers import ORDERS, STARTED, Shop
 from tests.waiting import eventually
-
-ORDERS = QueueName("orders")
-STARTED = timedelta(seconds=60)
-"""A loaded machine takes its time to start processes; what is promised is counted from then on."""
-
-
-class Shop:
-    """A SQLite file, the record of its handlers, and worker processes."""
-
-    def __init__(self, folder: Path, broker: Broker, url: str) -> None:
-        self.broker = broker
-        self.record = folder / "record"
-        self._url = url
-
-    @contextmanager
-    def worker(self, *options: str, seconds: float = 0.0) -> Iterator[subprocess.Popen[bytes]]:
-        """Run `godwit worker` until the block ends."""
-        environment = {
-            **os.environ,
-            "GODWIT_URL": self._url,
-            "SHOP_RECORD": str(self.record),
-            "SHOP_SECONDS": str(seconds),
-        }
-        command = [sys.executable, "-m", "godwit", "worker", "tests.runtime.shop:mq", *options]
-        process = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2])
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.send_signal(signal.SIGINT)
-            process.wait(30)
-
-    async def publish(self, *payloads: str) -> None:
-        """Publish messages o0, o1, ..."""
-        await self.broker.publish(
-            [seal(Message(queue=ORDERS, id=MessageId(f"o{n}"), payload=one)) for n, one in enumerate(payloads)]
-        )
-
-    def recorded(self, word: str) -> list[str]:
-        """Return the message ids recorded with a word, in order."""
-        lines = self.record.read_text().splitlines() if self.record.exists() else []
-        return [line.split()[1] for line in lines if line.startswith(f"{word} ")]
-
-    def pids(self) -> set[int]:
-        """Return the processes that handled something."""
-        return {int(line.split()[2]) for line in self.record.read_text().splitlines()}
-
-    async def group(self) -> GroupStats:
-        """Return the numbers of the one group."""
-        return (await self.broker.stats())[0].groups[0]
-
-    async def is_empty(self) -> bool:
-        """Say whether nothing is open."""
-        return (await self.group()).depth == 0
-
-    async def states(self) -> Counter[InstanceStatus]:
-        """Count the instances by their state."""
-        return Counter(one.status for one in await instances(self.broker.shared, SYSTEM_CLOCK))
-
-
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
-    """Give a shop whose queue is declared."""
-    url = f"sqlite:///{tmp_path}/shop.db"
-    async with connect(url) as broker:
-        await broker.declare(QueueSpec(name=ORDERS))
-        yield Shop(tmp_path, broker, url)
 
 
 async def test_a_second_signal_hands_back_at_once_and_burns_no_attempt(shop: Shop) -> None:

@@ -44,6 +44,7 @@ CHILD: Final = "GODWIT_WORKER_CHILD"
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
 _STRAGGLER_SECONDS: Final = 0.2
+_CLOSE_SECONDS: Final = 5.0
 
 log = get_logger(__name__)
 
@@ -169,6 +170,7 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
             stack.callback(orphaned.cancel)
         if not signals.count:
             await worker.run()
+        leave_soon()
 
 
 class Signals:
@@ -216,6 +218,19 @@ async def connected(stack: AsyncExitStack, manager: MessageQueueManager, patienc
             return
         await asyncio.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def leave_soon() -> None:
+    """End the process although a broker that does not answer keeps it from closing: nothing is left to do here."""
+
+    def leave() -> None:
+        log.warning("left without closing the broker: it does not answer")
+        logging.shutdown()
+        os._exit(Exit.UNAVAILABLE)
+
+    timer = threading.Timer(_CLOSE_SECONDS, leave)
+    timer.daemon = True
+    timer.start()
 
 
 def leave_stragglers() -> None:

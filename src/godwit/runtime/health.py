@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 
 from godwit.core.errors import InvalidSetting
+from godwit.runtime.threads import in_daemon_thread
 
 HealthCallable = Callable[[], Awaitable[object] | object]
 """Well unless it raises, returns False or does not answer in time; a plain function is called in a thread."""
@@ -43,29 +42,8 @@ class HealthProbe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _called(ask: HealthCallable) -> object:
-    answer = ask() if inspect.iscoroutinefunction(ask) else await _in_a_thread(ask)
+    answer = ask() if inspect.iscoroutinefunction(ask) else await in_daemon_thread(ask, name="godwit health check")
     return await answer if inspect.isawaitable(answer) else answer
-
-
-async def _in_a_thread(ask: HealthCallable) -> object:
-    """Call a plain function in a daemon thread: one that hangs must not keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[object] = loop.create_future()
-
-    def call() -> None:
-        try:
-            answer, error = ask(), None
-        except Exception as raised:  # noqa: BLE001 # told to whoever waits
-            answer, error = None, raised
-        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
-            loop.call_soon_threadsafe(tell, answer, error)
-
-    def tell(answer: object, error: Exception | None) -> None:
-        if not answered.done():
-            answered.set_result(answer) if error is None else answered.set_exception(error)
-
-    threading.Thread(target=call, name="godwit health check", daemon=True).start()
-    return await answered
 
 
 def named(callable_name: str) -> HealthCallable:

@@ -33,6 +33,7 @@ from godwit.runtime.pulling import Puller
 from godwit.runtime.quarantine import Quarantine
 from godwit.runtime.renewer import Renewer
 from godwit.runtime.settler import Settler
+from godwit.runtime.threads import in_daemon_thread
 from godwit.runtime.watchdog import PATIENCE, Watchdog, Watched
 from godwit.telemetry.metrics import QueueMetricsCollector
 
@@ -162,7 +163,8 @@ class Worker:
             for task in care:
                 task.cancel()
             await self._settle_the_rest()
-            self._renewer.stop()
+            stopping = in_daemon_thread(self._renewer.stop, name="godwit renewer's end")
+            await self._unless_leaving(stopping, ANSWER_WITHIN)
             self._threads.shutdown(wait=False, cancel_futures=True)
             await self._unless_leaving(self._condition.goodbye(), ANSWER_WITHIN)
             log.info("worker stopped", worker=self.name, processed=self.accounts.processed, handed_back=handed_back)

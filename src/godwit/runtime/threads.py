@@ -1,0 +1,38 @@
+"""Calling plain functions in daemon threads: one that hangs must not keep the process from ending."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_daemon_thread(function: Callable[[], T], *, name: str) -> T:
+    """Call a function in a thread of its own; whoever no longer waits leaves it to itself."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[T] = loop.create_future()
+
+    def tell(answer: list[T], error: Exception | None) -> None:
+        if answered.done():
+            return
+        if error is not None:
+            answered.set_exception(error)
+        else:
+            answered.set_result(answer[0])
+
+    def call() -> None:
+        answer: list[T] = []
+        error: Exception | None = None
+        try:
+            answer.append(function())
+        except Exception as raised:  # noqa: BLE001 # told to whoever waits
+            error = raised
+        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+            loop.call_soon_threadsafe(tell, answer, error)
+
+    threading.Thread(target=call, name=name, daemon=True).start()
+    return await answered

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from godwit.brokers.urls import connect
+from godwit.core.queues import QueueSpec
+from tests.runtime.workers import ORDERS, Shop
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    """Give a shop whose queue is declared."""
+    url = f"sqlite:///{tmp_path}/shop.db"
+    async with connect(url) as broker:
+        await broker.declare(QueueSpec(name=ORDERS))
+        yield Shop(tmp_path, broker, url)

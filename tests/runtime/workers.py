@@ -1,0 +1,78 @@
+"""Real worker processes of an application in `shop.py`, and what its handlers recorded outside Godwit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from godwit.brokers.contract import Broker, GroupStats
+from godwit.core.clock import SYSTEM_CLOCK
+from godwit.core.envelope import seal
+from godwit.core.message import Message
+from godwit.core.names import MessageId, QueueName
+from godwit.runtime.heartbeat import InstanceStatus, instances
+
+ROOT = Path(__file__).parents[2]
+ORDERS = QueueName("orders")
+STARTED = timedelta(seconds=60)
+"""A loaded machine takes its time to start processes; what is promised is counted from then on."""
+
+
+class Shop:
+    """A SQLite file, the record of its handlers, and worker processes."""
+
+    def __init__(self, folder: Path, broker: Broker, url: str) -> None:
+        self.broker = broker
+        self.record = folder / "record"
+        self.url = url
+
+    @contextmanager
+    def worker(
+        self, *options: str, seconds: float = 0.0, target: str = "tests.runtime.shop:mq", **environment: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Run `godwit worker` until the block ends."""
+        known = {"GODWIT_URL": self.url, "SHOP_RECORD": str(self.record), "SHOP_SECONDS": str(seconds)}
+        command = [sys.executable, "-m", "godwit", "worker", target, *options]
+        process = subprocess.Popen(command, env={**os.environ, **known, **environment}, cwd=ROOT)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGINT)
+            process.wait(30)
+
+    async def publish(self, *payloads: str, queue: QueueName = ORDERS, first: int = 0) -> None:
+        """Publish messages o0, o1, ..."""
+        await self.broker.publish(
+            [seal(Message(queue=queue, id=MessageId(f"o{n}"), payload=one)) for n, one in enumerate(payloads, first)]
+        )
+
+    def recorded(self, word: str) -> list[str]:
+        """Return the message ids recorded with a word, in order."""
+        lines = self.record.read_text().splitlines() if self.record.exists() else []
+        return [line.split()[1] for line in lines if line.startswith(f"{word} ")]
+
+    def pids(self) -> set[int]:
+        """Return the processes that handled something."""
+        return {int(line.split()[2]) for line in self.record.read_text().splitlines()}
+
+    async def group(self, queue: QueueName = ORDERS) -> GroupStats:
+        """Return the numbers of a queue's one group."""
+        (found,) = (one for one in await self.broker.stats() if one.name == queue)
+        return found.groups[0]
+
+    async def is_empty(self, queue: QueueName = ORDERS) -> bool:
+        """Say whether nothing is open."""
+        return (await self.group(queue)).depth == 0
+
+    async def states(self) -> Counter[InstanceStatus]:
+        """Count the instances by their state."""
+        return Counter(one.status for one in await instances(self.broker.shared, SYSTEM_CLOCK))
