@@ -9,12 +9,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Protocol, Self
 
 import msgspec
 
+from godwit.core.journal import Position
 from godwit.core.keeping import JournalWriter, LetterKeeper
+from godwit.core.recording import Batch
+from godwit.core.statuses import MessageStatus
 from godwit.store.pipelines import Pipelines
+from godwit.store.plans import Plans
 from godwit.store.schedules import Schedules
 
 
@@ -57,6 +63,32 @@ class Migrations(Protocol):
         ...
 
 
+class Messages(Protocol):
+    """What the journal tells, as tables: messages, copies, dead letters, queues, groups and their members.
+
+    Never the truth about a live message, and never behind by more than the recorder's lag.
+    """
+
+    async def positions(self) -> Mapping[str, Position]:
+        """Return how far the journal is recorded, by shard."""
+        ...
+
+    async def record(self, batch: Batch) -> bool:
+        """Carry out a batch and move the positions with it, in one transaction.
+
+        False, and nothing is changed, when a position is not where the batch begins: another recorder was here.
+        """
+        ...
+
+    async def status(self, message_id: str) -> MessageStatus | None:
+        """Say where a message stands; of several with one id the open one, else the one that ended last."""
+        ...
+
+    async def retain(self, keep: timedelta) -> int:
+        """Drop history older than `keep`, by whole days; return how many parts (or rows) were dropped."""
+        ...
+
+
 class Store(Protocol):
     """Keeps what outlives a message: use it with `async with`. Nothing is connected before the first call."""
 
@@ -68,6 +100,11 @@ class Store(Protocol):
     @property
     def migrations(self) -> Migrations:
         """The schema."""
+        ...
+
+    @property
+    def messages(self) -> Messages:
+        """The projection of the journal."""
         ...
 
     @property
@@ -88,6 +125,11 @@ class Store(Protocol):
     @property
     def schedules(self) -> Schedules:
         """What is due later."""
+        ...
+
+    @property
+    def plans(self) -> Plans:
+        """Campaigns as they are planned."""
         ...
 
     async def ping(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
@@ -149,23 +149,15 @@ class PostgresSchedules:
     # Campaigns
 
     async def load(self, campaign: str, batches: Iterable[Sequence[Firing]], report: Callable[[int, int], None]) -> int:
-        fresh = await self._opened(campaign)
         read = added = 0
         async with self._database.connection("loading a campaign") as connection:
+            fresh = await opened(connection, campaign)
             await connection.execute(_LOADING)
             for batch in batches:
                 added += await _load(connection, campaign, batch, fresh=fresh)
                 read += len(batch)
                 report(read, added)
         return added
-
-    async def _opened(self, campaign: str) -> bool:
-        """Say whether a campaign is new; refuse one that was cancelled."""
-        row = await self._database.fetchrow("loading a campaign", "schedules/open_campaign", campaign)
-        assert row is not None  # noqa: S101 # an upsert returns its row
-        if row["status"] == ScheduleStatus.CANCELLED:
-            raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
-        return bool(row["fresh"])
 
     async def campaign(self, name: str) -> CampaignState | None:
         row = await self._database.fetchrow("reading a campaign", "schedules/campaign", name)
@@ -215,6 +207,23 @@ class PostgresSchedules:
             async with self._database.transaction("making a partition") as connection:
                 await connection.execute("SELECT godwit_ensure_day($1, $2)", HISTORY, day)
             self._days.add(day)
+
+
+async def opened(connection: asyncpg.Connection, campaign: str) -> bool:
+    """Say whether a campaign is new; refuse one that was cancelled."""
+    row = await connection.fetchrow(sql("schedules/open_campaign"), campaign)
+    if row["status"] == ScheduleStatus.CANCELLED:
+        raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
+    return bool(row["fresh"])
+
+
+async def void_where(
+    connection: asyncpg.Connection, waiting: str, published: str, values: Sequence[Any], now: datetime
+) -> int:
+    """Cancel the firings that two statements find, one among those that wait, one in history; return how many."""
+    ids, gone = [[row["id"] for row in await connection.fetch(sql(name), *values)] for name in (waiting, published)]
+    dropped = await connection.fetch(sql("schedules/drop"), ids)
+    return (await _recalled(connection, len(dropped), ids, gone, now)).count
 
 
 async def _ids(connection: asyncpg.Connection, name: str, *arguments: object) -> list[UUID]:

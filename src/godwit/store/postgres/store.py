@@ -8,8 +8,11 @@ from godwit.config.addresses import without_password
 from godwit.store.postgres.database import POOL_SIZE, PostgresDatabase
 from godwit.store.postgres.journal import PostgresJournal
 from godwit.store.postgres.letters import PostgresLetters
+from godwit.store.postgres.messages import PostgresMessages
 from godwit.store.postgres.migrating import PostgresMigrations
 from godwit.store.postgres.pipeline import PostgresPipelines
+from godwit.store.postgres.plans import PostgresPlans
+from godwit.store.postgres.recording import PostgresRecording, times_in_ms
 from godwit.store.postgres.schedules import PostgresSchedules
 
 
@@ -19,10 +22,14 @@ class PostgresStore:
     def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
         self.database = PostgresDatabase(url, shown=without_password(url), pool_size=pool_size)
         self.migrations = PostgresMigrations(self.database)
+        # One connection of its own: it keeps temporary tables, and times travel differently on it.
+        self._recording = PostgresDatabase(url, shown=without_password(url), pool_size=1, prepare=times_in_ms)
+        self.messages = PostgresMessages(self.database, PostgresRecording(self._recording))
         self.journal = PostgresJournal(self.database)
         self.letters = PostgresLetters(self.database)
         self.pipelines = PostgresPipelines(self.database)
         self.schedules = PostgresSchedules(self.database)
+        self.plans = PostgresPlans(self.database)
 
     @property
     def url(self) -> str:
@@ -33,6 +40,7 @@ class PostgresStore:
             await connection.execute("SELECT 1")
 
     async def close(self) -> None:
+        await self._recording.close()
         await self.database.close()
 
     async def __aenter__(self) -> Self:

@@ -136,7 +136,7 @@ class SqliteSchedules:
     # Campaigns
 
     async def load(self, campaign: str, batches: Iterable[Sequence[Firing]], report: Callable[[int, int], None]) -> int:
-        fresh = await self._file.write("loading a campaign", lambda connection: _opened(connection, campaign))
+        fresh = await self._file.write("loading a campaign", lambda connection: opened(connection, campaign))
         read = added = 0
         for batch in batches:
             rows = [firing_values(one) for one in batch]
@@ -233,13 +233,21 @@ def _voided(
     return Voided(count=waiting + len(sent), sent=sent)
 
 
+def void_where(
+    connection: sqlite3.Connection, waiting: str, published: str, values: Sequence[Any], now: datetime
+) -> int:
+    """Cancel the firings that two statements find, one among those that wait, one in history; return how many."""
+    ids, gone = ([UUID(row["id"]) for row in connection.execute(sql(name), values)] for name in (waiting, published))
+    return _voided(connection, len(_run(connection, "drop", _listed(ids))), ids, gone, now).count
+
+
 def _put(connection: sqlite3.Connection, firings: Sequence[Firing]) -> int:
     if not firings:
         return 0
     return connection.executemany(sql("schedules/put"), [firing_values(one) for one in firings]).rowcount
 
 
-def _opened(connection: sqlite3.Connection, campaign: str) -> bool:
+def opened(connection: sqlite3.Connection, campaign: str) -> bool:
     """Say whether a campaign is new; refuse one that was cancelled."""
     fresh = connection.execute(sql("schedules/open_campaign"), (campaign,)).rowcount == 1
     if _run(connection, "campaign_status", campaign)[0]["status"] == ScheduleStatus.CANCELLED:

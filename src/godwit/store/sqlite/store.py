@@ -10,8 +10,11 @@ from godwit.core.errors import UnknownScheme
 from godwit.store.sqlite.file import BUSY_SECONDS, SqliteFile
 from godwit.store.sqlite.journal import SqliteJournal
 from godwit.store.sqlite.letters import SqliteLetters
+from godwit.store.sqlite.messages import SqliteMessages
 from godwit.store.sqlite.migrating import SqliteMigrations
 from godwit.store.sqlite.pipeline import SqlitePipelines
+from godwit.store.sqlite.plans import SqlitePlans
+from godwit.store.sqlite.recording import SqliteRecording
 from godwit.store.sqlite.schedules import SqliteSchedules
 
 SCHEME: Final = "sqlite:///"
@@ -23,10 +26,12 @@ class SqliteStore:
     def __init__(self, path: str | Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.file = SqliteFile(Path(path).absolute(), shown=f"{SCHEME}{path}", busy_seconds=busy_seconds)
         self.migrations = SqliteMigrations(self.file)
+        self.messages = SqliteMessages(self.file, SqliteRecording(self.file))
         self.journal = SqliteJournal(self.file)
         self.letters = SqliteLetters(self.file)
         self.pipelines = SqlitePipelines(self.file)
         self.schedules = SqliteSchedules(self.file)
+        self.plans = SqlitePlans(self.file)
 
     @classmethod
     def from_url(cls, url: str) -> Self:

@@ -1,0 +1,70 @@
+"""The port of plans: a campaign's messages within a horizon, made to be exactly those of the newest plan.
+
+A plan is staged by many writers under a run's id, counted, and then applied: what is new is added, what moved is moved
+while nobody has claimed it, and what is no longer planned is cancelled. Applying it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+import msgspec
+
+from godwit.core.errors import StagingLost
+from godwit.core.names import QueueName
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """One message of a plan; its key is its own within the campaign, its id is made from both."""
+
+    id: UUID
+    key: str
+    deliver_at: datetime
+    message: bytes
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What was staged under a run's id, and what it replaces: the campaign's messages from `start` to `end`."""
+
+    run_id: str
+    campaign: str
+    queue: QueueName
+    start: datetime
+    end: datetime
+    messages: int
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan changed; the rest of it was as planned before, or is on its way."""
+
+    added: int
+    moved: int
+    cancelled: int
+
+
+class Plans(Protocol):
+    """Keeps campaigns as they are planned."""
+
+    async def stage(self, run_id: str, planned: Sequence[Planned]) -> int:
+        """Keep a part of a plan; return how many messages it has."""
+        ...
+
+    async def apply(self, plan: Plan, *, now: datetime) -> Applied:
+        """Make the campaign what was staged. What may already be with the broker is left to a scheduler to cancel.
+
+        Raises `StagingLost`, and changes nothing, when not exactly `plan.messages` are staged.
+        """
+        ...
+
+    async def discard(self, run_id: str) -> None:
+        """Forget what was staged under an id, and what runs staged more than a day before it."""
+        ...
+
+
+def check_plan(plan: Plan, found: int) -> None:
+    """Refuse a plan that is not staged as a whole."""
+    if found != plan.messages:
+        raise StagingLost(plan.run_id, plan.messages, found)

@@ -1,0 +1,73 @@
+"""Plans in a SQLite file: applied in steps that other writers get between; each of them may be repeated."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from godwit.core.clock import to_ms
+from godwit.core.faults import reach
+from godwit.store.pipelines import oldest_wanted
+from godwit.store.plans import Applied, Plan, Planned, check_plan
+from godwit.store.sqlite.file import SqliteFile, sql
+from godwit.store.sqlite.schedules import opened, void_where
+
+AT_ONCE: Final = 20_000
+
+
+class SqlitePlans:
+    """The `Plans` of one file."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    async def stage(self, run_id: str, planned: Sequence[Planned]) -> int:
+        rows = [(run_id, str(one.id), one.key, to_ms(one.deliver_at), one.message) for one in planned]
+        await self._file.write(
+            "staging a plan", lambda connection: connection.executemany(sql("plans/stage"), rows), durable=False
+        )
+        return len(rows)
+
+    async def apply(self, plan: Plan, *, now: datetime) -> Applied:
+        await self._file.write("applying a plan", lambda connection: _begun(connection, plan))
+        added = moved = cancelled = 0
+        after: str | None = ""
+        while after is not None:
+            last = after
+            new, changed, after = await self._file.write("applying a plan", lambda found: _part(found, plan, last))  # noqa: B023 # awaited
+            added, moved = added + new, moved + changed
+        period = (plan.run_id, plan.campaign, to_ms(max(plan.start, now)), to_ms(plan.end), AT_ONCE)
+        while voided := await self._file.write("applying a plan", lambda found: _cancel(found, plan, period, now)):
+            cancelled += voided
+        await self.discard(plan.run_id)
+        return Applied(added=added, moved=moved, cancelled=cancelled)
+
+    async def discard(self, run_id: str) -> None:
+        await self._file.write(
+            "forgetting a plan", lambda found: found.execute(sql("plans/discard"), (run_id, oldest_wanted(run_id)))
+        )
+
+
+def _begun(connection: sqlite3.Connection, plan: Plan) -> None:
+    check_plan(plan, connection.execute(sql("plans/count"), (plan.run_id,)).fetchone()[0])
+    opened(connection, plan.campaign)
+
+
+def _part(connection: sqlite3.Connection, plan: Plan, after: str) -> tuple[int, int, str | None]:
+    """Apply the next part; return how many were added and moved, and the last id of it, None when it was the last."""
+    last: str | None = connection.execute(sql("plans/part"), (plan.run_id, after, AT_ONCE)).fetchone()[0]
+    if last is None:
+        return 0, 0, None
+    moved = connection.execute(sql("plans/move"), (plan.run_id, after, last)).rowcount
+    added = connection.execute(sql("plans/add"), (plan.run_id, plan.campaign, plan.queue, after, last)).rowcount
+    connection.execute(sql("schedules/count_campaign"), (plan.campaign, added, 0))
+    reach("plan.applying")
+    return added, moved, last
+
+
+def _cancel(connection: sqlite3.Connection, plan: Plan, period: tuple[Any, ...], now: datetime) -> int:
+    voided = void_where(connection, "plans/gone", "plans/published_gone", period, now)
+    connection.execute(sql("schedules/count_campaign"), (plan.campaign, 0, voided))
+    return voided

@@ -1,0 +1,2 @@
+-- Takes a run. Returns how many messages are staged under it.
+SELECT count(*) FROM staging_plan WHERE run_id = ?1

@@ -1,0 +1,123 @@
+"""A plan makes a campaign exactly what it says, however often it is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from godwit.core.errors import InvalidSchedule, StagingLost
+from godwit.core.names import QueueName
+from godwit.core.schedule import campaign_id
+from godwit.store.contract import Store
+from godwit.store.plans import Applied, Plan, Planned
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+LEASE = timedelta(minutes=1)
+
+
+def planned(key: str, at: datetime = NOW + DAY, message: bytes = b"{}") -> Planned:
+    return Planned(campaign_id("birthdays", key), key, at, message)
+
+
+async def apply(store: Store, rows: Sequence[Planned], run_id: str = "0000000000001-a", *, extra: int = 0) -> Applied:
+    half = len(rows) // 2
+    staged = await store.plans.stage(run_id, rows[:half]) + await store.plans.stage(run_id, rows[half:])
+    plan = Plan(
+        run_id=run_id,
+        campaign="birthdays",
+        queue=QueueName("birthdays"),
+        start=NOW,
+        end=NOW + 7 * DAY,
+        messages=staged + extra,
+    )
+    return await store.plans.apply(plan, now=NOW)
+
+
+async def waiting(store: Store) -> dict[str | None, datetime]:
+    return {firing.key: firing.deliver_at for firing in await store.schedules.upcoming(limit=1_000)}
+
+
+async def test_a_plan_applied_twice_adds_nothing(store: Store) -> None:
+    rows = [planned(f"u{number}") for number in range(50)]
+    assert await apply(store, rows) == Applied(added=50, moved=0, cancelled=0)
+    assert await apply(store, rows, "0000000000002-b") == Applied(added=0, moved=0, cancelled=0)
+    assert await waiting(store) == {one.key: one.deliver_at for one in rows}
+
+
+async def test_who_moved_is_moved_and_who_left_is_cancelled(store: Store) -> None:
+    await apply(store, [planned("stays"), planned("moves"), planned("leaves"), planned("talks")])
+    later = NOW + 2 * DAY
+    changed = [planned("stays"), planned("moves", later), planned("comes"), planned("talks", message=b'{"n":1}')]
+    assert await apply(store, changed, "0000000000002-b") == Applied(added=1, moved=2, cancelled=1)
+    assert await waiting(store) == {
+        "stays": NOW + DAY,
+        "moves": later,
+        "comes": NOW + DAY,
+        "talks": NOW + DAY,
+    }
+
+
+async def test_what_lies_outside_the_horizon_stays(store: Store) -> None:
+    await apply(store, [planned("in"), planned("after", NOW + 8 * DAY)])
+    assert await apply(store, [], "0000000000002-b") == Applied(added=0, moved=0, cancelled=1)
+    assert await waiting(store) == {"after": NOW + 8 * DAY}
+
+
+async def test_what_is_on_its_way_is_not_moved_and_is_taken_back_when_it_is_not_planned(store: Store) -> None:
+    rows = [planned("claimed"), planned("sent"), planned("gone")]
+    await apply(store, rows)
+    claimed = await store.schedules.claim(now=NOW, until=NOW + 2 * DAY, limit=10, owner="s", lease=LEASE)
+    done = {one.key: one.id for one in claimed}
+    await store.schedules.confirm([done["sent"], done["gone"]], owner="s", now=NOW)
+    moved = [planned("claimed", NOW + 3 * DAY), planned("sent", NOW + 3 * DAY)]
+    assert await apply(store, moved, "0000000000002-b") == Applied(added=0, moved=0, cancelled=1)
+    recalled = await store.schedules.cancelling([done["gone"]], now=NOW + DAY)
+    assert [one.id for one in recalled] == [done["gone"]]
+    found = await store.schedules.find(done["claimed"])
+    assert found is not None
+    assert found.deliver_at == NOW + DAY
+
+
+async def test_what_fired_before_does_not_come_again_and_what_was_cancelled_may(store: Store) -> None:
+    await apply(store, [planned("sent"), planned("cancelled")])
+    claimed = await store.schedules.claim(now=NOW, until=NOW + 2 * DAY, limit=10, owner="s", lease=LEASE)
+    sent = next(one.id for one in claimed if one.key == "sent")
+    other = next(one.id for one in claimed if one.key == "cancelled")
+    await store.schedules.confirm([sent], owner="s", now=NOW)
+    await store.schedules.release([other], owner="s")
+    assert (await apply(store, [planned("sent")], "0000000000002-b")).cancelled == 1
+    again = await apply(store, [planned("sent"), planned("cancelled")], "0000000000003-c")
+    assert again == Applied(added=1, moved=0, cancelled=0)
+
+
+async def test_a_plan_that_is_not_staged_as_a_whole_changes_nothing(store: Store) -> None:
+    await apply(store, [planned("there")])
+    with pytest.raises(StagingLost):
+        await apply(store, [planned("new")], "0000000000002-b", extra=1)
+    assert set(await waiting(store)) == {"there"}
+
+
+async def test_a_cancelled_campaign_takes_no_plan(store: Store) -> None:
+    await apply(store, [planned("there")])
+    await store.schedules.cancel_campaign("birthdays", now=NOW, limit=100)
+    with pytest.raises(InvalidSchedule):
+        await apply(store, [planned("new")], "0000000000002-b")
+
+
+async def test_what_was_staged_is_forgotten_once_applied(store: Store) -> None:
+    await apply(store, [planned("there")])
+    with pytest.raises(StagingLost):
+        await store.plans.apply(
+            Plan(
+                run_id="0000000000001-a",
+                campaign="birthdays",
+                queue=QueueName("birthdays"),
+                start=NOW,
+                end=NOW + DAY,
+                messages=1,
+            ),
+            now=NOW,
+        )
