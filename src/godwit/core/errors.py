@@ -12,10 +12,12 @@
     │   ├── TransformFailed
     │   └── UnknownScheme
     ├── NotFoundError (5)           the thing named does not exist
-    │   ├── QueueNotFound, GroupNotFound, MessageNotHeld, LetterNotFound
+    │   ├── QueueNotFound, GroupNotFound, MessageNotHeld, LetterNotFound, ScheduleNotFound
     │   ├── TopicNotFound, SubscriptionNotFound
-    │   └── Unroutable
+    │   ├── Unroutable
+    │   └── NotRouted
     ├── AlreadyExistsError (6)      it exists, with other settings
+    │   └── TopologyMismatch
     ├── QueueFull (8)               a group's limit is reached; retry when it has drained
     ├── QueueDraining (9)           a queue takes no messages until it is resumed
     ├── ExtraRequired (9)           an optional package is not installed
@@ -26,6 +28,7 @@
     ├── JournalLost                 the journal no longer holds what a reader asks for
     ├── JournalDamaged              a chunk of a journal cannot be read
     ├── ManifestMoved (10)          files of a lake were replaced by somebody else
+    ├── PipelineFailed (13)         a job on Spark ended early
     ├── PositionGap                 a batch does not follow on what a pipeline has done
     ├── PositionMoved (10)          somebody else has published the same rows; nothing was changed
     ├── StagingLost (10)            staged numbers are gone before they were added
@@ -313,6 +316,22 @@ class LetterNotFound(NotFoundError):
         return "It was replayed or discarded, or never existed; list those there are (godwit dlq list)."
 
 
+class ScheduleNotFound(NotFoundError):
+    """No schedule, campaign or scheduled message has this id, or it is beyond the scheduler's reach."""
+
+    def __init__(self, schedule_id: str) -> None:
+        self.schedule_id = schedule_id
+        super().__init__(schedule_id)
+
+    @property
+    def fact(self) -> str:
+        return f"There is no schedule {shown(self.schedule_id)}"
+
+    @property
+    def remedy(self) -> str:
+        return "It ended, is already with the broker, or never existed; list those there are (godwit schedule list)."
+
+
 class TopicNotFound(NotFoundError):
     """The in-process broker has no topic of this name."""
 
@@ -362,6 +381,24 @@ class Unroutable(NotFoundError):
         return "Give it a queue, add a rule, or set default_queue; `godwit route` explains each step."
 
 
+class NotRouted(NotFoundError):
+    """A message reached no queue of a RabbitMQ server: nothing is bound under its key, or somebody removed it."""
+
+    def __init__(self, message_id: str, type: str, exchange: str) -> None:
+        self.message_id, self.type, self.exchange = message_id, type, exchange
+        super().__init__(message_id, type, exchange)
+
+    @property
+    def fact(self) -> str:
+        return (
+            f"Message {shown(self.message_id)} of type {shown(self.type)} reaches no queue behind {shown(self.exchange)}"
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Bind a queue under the message's type, or use a type that is bound; it was not stored."
+
+
 class AlreadyExistsError(GodwitError):
     """A queue, group, topic or subscription exists with settings that cannot be changed in place."""
 
@@ -378,6 +415,25 @@ class AlreadyExistsError(GodwitError):
     @property
     def remedy(self) -> str:
         return "Use the settings it has, or remove it first."
+
+
+class TopologyMismatch(AlreadyExistsError):
+    """A queue or exchange exists on the server with an argument that cannot be changed in place."""
+
+    def __init__(self, name: str, argument: str, wanted: str, found: str) -> None:
+        self.argument, self.wanted, self.found = argument, wanted, found
+        super().__init__("Server object", name, argument)
+        self.args = (name, argument, wanted, found)
+
+    @property
+    def fact(self) -> str:
+        return f"{shown(self.name)} exists on the server with {self.argument} {self.found}, wanted was {self.wanted}"
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "Use the settings it has; or drain it, delete it on the server (rabbitmqctl delete_queue) and declare it again."
+        )
 
 
 class QueueFull(GodwitError):
@@ -591,6 +647,24 @@ class StagingLost(GodwitError):
     @property
     def remedy(self) -> str:
         return "The store was restarted or swept meanwhile; the batch is worked out again."
+
+
+class PipelineFailed(GodwitError):
+    """A job on Spark ended early; `kind` names the error behind it. What was published stays, nothing was half done."""
+
+    code = 13
+
+    def __init__(self, kind: str, reason: str) -> None:
+        self.kind, self.reason = kind, reason
+        super().__init__(kind, reason)
+
+    @property
+    def fact(self) -> str:
+        return f"The job ended early ({self.kind}): {self.reason.rstrip('. ')}"
+
+    @property
+    def remedy(self) -> str:
+        return "Start it again once that is mended: it goes on where it was."
 
 
 class PositionGap(GodwitError):

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -69,6 +70,11 @@ def spark_session(
             yield _connect(conf, gateway, folder)
         finally:
             _end(gateway)
+
+
+def folder_of(spark: SparkSession) -> Path:
+    """Return the run folder of a session."""
+    return Path(spark.conf.get("spark.local.dir") or tempfile.gettempdir()).parent
 
 
 def check_java() -> None:

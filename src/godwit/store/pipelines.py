@@ -111,6 +111,10 @@ class Pipelines(Protocol):
         """Return how far all pipelines have got."""
         ...
 
+    async def begin(self, pipeline: str, places: Mapping[str, Position]) -> None:
+        """Let a pipeline begin behind these places; shards whose position is known keep it."""
+        ...
+
     async def stage(self, run_id: str, minutes: Sequence[MinuteRow], histogram: Sequence[HistogramRow]) -> Staged:
         """Keep numbers to be added by `publish`; what was staged under other ids more than a day ago is dropped."""
         ...
@@ -154,7 +158,7 @@ def check(pipeline: str, stored: Mapping[str, Position], advances: Iterable[Adva
     for advance in advances:
         place = stored.get(advance.shard)
         if place is None:
-            continue  # where a pipeline begins is its job's to decide
+            place = Position(advance.epoch, 0)  # a shard that was not there when the pipeline began
         if place.epoch == advance.epoch:
             if advance.first == place.seq + 1:
                 continue

@@ -62,6 +62,23 @@ async def test_positions_move_with_what_is_published(store: Store) -> None:
     assert await store.pipelines.positions("a") == {}
 
 
+async def test_a_pipeline_begins_where_it_is_told_and_only_once(store: Store) -> None:
+    await store.pipelines.begin("a", {"orders#0": Position("e1", 40), "mail#0": Position("e1", 0)})
+    await store.pipelines.publish(Publication(run_id=run(1), advances={"a": [advance(41, 50)]}))
+    await store.pipelines.begin("a", {"orders#0": Position("e1", 40), "new#0": Position("e1", 7)})
+    assert await store.pipelines.positions("a") == {
+        "orders#0": Position("e1", 50),
+        "mail#0": Position("e1", 0),
+        "new#0": Position("e1", 7),
+    }
+
+
+async def test_a_shard_that_was_not_there_at_the_beginning_is_read_from_its_first_row(store: Store) -> None:
+    with pytest.raises(PositionGap):
+        await store.pipelines.publish(Publication(run_id=run(1), advances={"a": [advance(2, 5)]}))
+    await store.pipelines.publish(Publication(run_id=run(1), advances={"a": [advance(1, 5)]}))
+
+
 async def test_rows_that_were_published_are_refused_and_nothing_changes(store: Store) -> None:
     await published(store, 1, [advance(1, 10)], [minute(MINUTE, None)], [])
     with pytest.raises(PositionMoved, match="row 10"):

@@ -46,6 +46,12 @@ class PostgresPipelines:
         rows = await self._database.fetch("reading the pipelines' positions", "pipeline/places")
         return [PipelinePlace(**row) for row in rows]
 
+    async def begin(self, pipeline: str, places: Mapping[str, Position]) -> None:
+        rows = [(shard, place.epoch, place.seq) for shard, place in sorted(places.items())]
+        if rows:
+            columns = map(list, zip(*rows, strict=True))
+            await self._database.fetch("beginning a pipeline", "pipeline/begin", pipeline, *columns)
+
     async def stage(self, run_id: str, minutes: Sequence[MinuteRow], histogram: Sequence[HistogramRow]) -> Staged:
         async with self._database.connection("staging analytics") as connection:
             await self._days.ensure(connection, {row[0] for row in minutes})

@@ -41,6 +41,15 @@ class SqlitePipelines:
 
         return await self._file.read("reading the pipelines' positions", look)
 
+    async def begin(self, pipeline: str, places: Mapping[str, Position]) -> None:
+        rows = [
+            {"pipeline": pipeline, "shard": shard, "epoch": place.epoch, "seq": place.seq}
+            for shard, place in places.items()
+        ]
+        await self._file.write(
+            "beginning a pipeline", lambda connection: connection.executemany(sql("pipeline/begin"), rows)
+        )
+
     async def stage(self, run_id: str, minutes: Sequence[MinuteRow], histogram: Sequence[HistogramRow]) -> Staged:
         def write(connection: sqlite3.Connection) -> None:
             connection.executemany(sql("pipeline/stage_minutes"), ((run_id, *row) for row in minutes))

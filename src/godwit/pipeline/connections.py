@@ -1,0 +1,87 @@
+"""The broker and the store of a job, for synchronous code on any thread.
+
+Spark calls back on threads of its own. Both live in one event loop on a thread of theirs; a call waits for its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from godwit.brokers.contract import Broker
+from godwit.brokers.urls import connect as connect_broker
+from godwit.core.errors import StoreRequired
+from godwit.store.contract import Store
+from godwit.store.pipelines import Pipelines
+from godwit.store.urls import connect as connect_store
+
+T = TypeVar("T")
+
+
+class Connections:
+    """Opens at the start of a block what the job works on, and closes it at its end."""
+
+    def __init__(self, broker_url: str, store_url: str | None, *, feature: str = "The pipeline") -> None:
+        if store_url is None:
+            raise StoreRequired(feature)
+        self.broker_url, self.store_url = broker_url, store_url
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="godwit pipeline", daemon=True)
+        self._broker: Broker | None = None
+        self._store: Store | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._run(self._open())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._run(self._close())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def broker(self, call: Callable[[Broker], Awaitable[T]]) -> T:
+        """Carry out a call of the broker."""
+        assert self._broker is not None  # noqa: S101 # open inside the block
+        return self._run(call(self._broker))
+
+    def pipelines(self, call: Callable[[Pipelines], Awaitable[T]]) -> T:
+        """Carry out a call of the pipelines' state."""
+        return self.store(lambda store: call(store.pipelines))
+
+    def store(self, call: Callable[[Store], Awaitable[T]]) -> T:
+        """Carry out a call of the store."""
+        assert self._store is not None  # noqa: S101 # open inside the block
+        return self._run(call(self._store))
+
+    async def _open(self) -> None:
+        self._store = connect_store(self.store_url)
+        await self._store.__aenter__()
+        await self._store.ping()
+        broker = connect_broker(self.broker_url)
+        await broker.__aenter__()
+        self._broker = broker
+
+    async def _close(self) -> None:
+        if self._broker is not None:
+            await self._broker.close()
+        if self._store is not None:
+            await self._store.close()
+
+    def _run(self, call: Awaitable[T]) -> T:
+        async def carry_out() -> T:
+            return await call
+
+        return asyncio.run_coroutine_threadsafe(carry_out(), self._loop).result()

@@ -1,0 +1,46 @@
+"""From Spark's errors to ours: what our own code raised in a worker comes back as text inside a long trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from godwit.core.errors import GodwitError, PipelineFailed
+
+_OURS: Final = re.compile(r"^godwit\.core\.errors\.(\w+): (.+)$", re.MULTILINE)
+_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ?(.+)$", re.MULTILINE)
+
+
+class Failing(Protocol):
+    """Something that remembers the error it raised into Spark."""
+
+    failure: BaseException | None
+
+
+@contextmanager
+def explained(source: Failing | None = None) -> Iterator[None]:
+    """Raise our own error in place of the one Spark made of it."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        failure = source.failure if source is not None else None
+        if isinstance(failure, GodwitError):
+            raise failure from None
+        raise translated(error) from error
+
+
+def translated(error: Exception) -> GodwitError:
+    """Return what went wrong in one sentence of ours, when our code said it, or in Spark's."""
+    text = str(error)
+    said = _OURS.findall(text)
+    if said:
+        kind, sentence = said[-1]
+        return PipelineFailed(kind, sentence)
+    spark = _CLASS.search(text)
+    first = spark[1] if spark else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return PipelineFailed(type(error).__name__, first)

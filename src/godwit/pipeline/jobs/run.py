@@ -1,0 +1,142 @@
+"""The pipeline itself: one streaming query whose batches are read once and published by all parts together."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from godwit.core.errors import InvalidSetting, listed
+from godwit.core.names import queue_name
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.failures import explained
+from godwit.pipeline.lake import Lake
+from godwit.pipeline.options import ReadOptions, absolute
+from godwit.pipeline.parts import AnalyticsPart, LakePart, Part
+from godwit.pipeline.publishing import Outcome, Publisher
+from godwit.pipeline.schema import columns, journal_schema
+from godwit.pipeline.session import LOCAL, folder_of, spark_session
+from godwit.pipeline.starting import as_option, starting_places
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PARTS: Final = ("archive", "analytics")
+WAIT_SECONDS: Final = 1
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run of the pipeline is told. Without a checkpoint it goes on from the positions in the store."""
+
+    broker_url: str
+    store_url: str | None
+    lake: str
+    name: str = "default"
+    parts: Sequence[str] = PARTS
+    queues: Sequence[str] = ()
+    master: str = LOCAL
+    once: bool = False
+    every: timedelta = timedelta(seconds=5)
+    max_rows: int = 1_000_000
+    checkpoint: str | None = None
+    accept_loss: bool = False
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did."""
+
+    batches: int
+    rows: int
+    interrupted: bool = False
+
+
+def run(settings: RunSettings, *, report: Callable[[Outcome], None] = lambda _outcome: None) -> Summary:
+    """Run the pipeline until everything is read (`once`), or until it is interrupted."""
+    check(settings)
+    outcomes: list[Outcome] = []
+
+    def note(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        report(outcome)
+
+    interrupted = False
+    with (
+        Connections(settings.broker_url, settings.store_url) as connections,
+        spark_session(f"godwit pipeline {settings.name}", master=settings.master) as spark,
+        running(spark, connections, settings, note) as query,
+    ):
+        try:
+            wait(query)
+        except KeyboardInterrupt:
+            interrupted = True
+    return Summary(batches=len(outcomes), rows=sum(outcome.rows for outcome in outcomes), interrupted=interrupted)
+
+
+def check(settings: RunSettings) -> None:
+    """Refuse what cannot work before anything is started."""
+    queue_name(settings.name)
+    for part in settings.parts:
+        if part not in PARTS:
+            raise InvalidSetting("part", part, f"one of {listed(PARTS)}")
+
+
+@contextmanager
+def running(
+    spark: SparkSession, connections: Connections, settings: RunSettings, report: Callable[[Outcome], None]
+) -> Iterator[StreamingQuery]:
+    """Start the query of a pipeline and stop it with the block."""
+    parts = parts_of(connections, settings)
+    lake = settings.name if "archive" in settings.parts else ""
+    publisher = Publisher(
+        connections, parts, reader=reader_of(settings.name), lake=lake, accept_loss=settings.accept_loss, report=report
+    )
+    options = ReadOptions(url=absolute(settings.broker_url), queues=tuple(settings.queues))
+    places = starting_places(connections, parts, options)
+    wanted = {name for part in parts for name in part.columns}
+    stream = (
+        spark.readStream.format("godwit")
+        .schema(columns(*(name for name in journal_schema().names if name in wanted)))
+        .option("url", options.url)
+        .option("queues", ",".join(options.queues))
+        .option("startingOffsets", as_option(places))
+        .option("maxRowsPerTrigger", settings.max_rows)
+        .option("failOnDataLoss", not settings.accept_loss)
+        .load()
+    )
+    # Without a checkpoint of the caller's there is a new one each time: it is only a hint where to go on.
+    checkpoint = settings.checkpoint or str(folder_of(spark) / f"checkpoint-{secrets.token_hex(4)}")
+    writer = stream.writeStream.foreachBatch(publisher).option("checkpointLocation", checkpoint)
+    every = f"{int(settings.every.total_seconds() * 1000)} milliseconds"
+    writer = writer.trigger(availableNow=True) if settings.once else writer.trigger(processingTime=every)
+    query = writer.start()
+    try:
+        with explained(publisher):
+            yield query
+    finally:
+        query.stop()
+
+
+def parts_of(connections: Connections, settings: RunSettings) -> list[Part]:
+    """Return the parts to run; the lake first, so that the others read what it wrote."""
+    made: list[Part] = []
+    if "archive" in settings.parts:
+        made.append(LakePart(Lake(settings.lake, settings.name), accept_loss=settings.accept_loss))
+    if "analytics" in settings.parts:
+        made.append(AnalyticsPart(connections, accept_loss=settings.accept_loss))
+    return made
+
+
+def reader_of(name: str) -> str:
+    """Return the name under which a pipeline holds the journal."""
+    return f"pipeline {name}"
+
+
+def wait(query: StreamingQuery) -> None:
+    """Wait for the query's end; raises what ended it."""
+    while not query.awaitTermination(WAIT_SECONDS):
+        pass
