@@ -17,7 +17,7 @@ import msgspec
 
 from godwit.core.journal import Position
 from godwit.core.keeping import JournalWriter, LetterKeeper
-from godwit.core.recording import Batch
+from godwit.core.recording import Address, Batch
 from godwit.core.statuses import MessageStatus
 from godwit.store.pipelines import Pipelines
 from godwit.store.plans import Plans
@@ -78,6 +78,10 @@ class Messages(Protocol):
 
         False, and nothing is changed, when a position is not where the batch begins: another recorder was here.
         """
+        ...
+
+    async def open_copies(self, queue: str) -> list[tuple[Address, str]]:
+        """Return the addresses and message ids of the copies of a queue that have not ended, as far as recorded."""
         ...
 
     async def status(self, message_id: str) -> MessageStatus | None:

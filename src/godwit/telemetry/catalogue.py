@@ -74,6 +74,14 @@ class Catalogue:
         )
         self.scheduler_lag = _gauge("godwit_scheduler_lag_seconds", (), "How late the oldest due schedule is.")
         self.scheduler_backlog = _gauge("godwit_scheduler_backlog", (), "Schedules that are due and not yet sent.")
+        self.recorded = _counter("godwit_recorder_transitions_total", (), "Transitions of the journal recorded.")
+        self.recorder_lag = _gauge("godwit_recorder_lag_rows", (), "Transitions that are not recorded yet.")
+        self.recorder_behind = _gauge(
+            "godwit_recorder_lag_seconds", (), "For how long the recorder has not caught up with the journal."
+        )
+        self.recorder_lost = _counter(
+            "godwit_recorder_lost_total", (), "How often the journal was gone before it was recorded."
+        )
         for channels in (self.channel_opens, self.channel_closes):
             channels.put((), 0)  # there from the beginning: an embedded broker opens none
         self.families: tuple[Family, ...] = tuple(

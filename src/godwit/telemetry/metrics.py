@@ -207,6 +207,18 @@ class QueueMetricsCollector:
             self._metric.scheduler_lag.put((), lag_seconds)
             self._metric.scheduler_backlog.put((), backlog)
 
+    def recorder(self, *, recorded: int, lag_rows: int, lag_seconds: float) -> None:
+        """Take what the recorder did and how far it is behind."""
+        with self._lock:
+            self._metric.recorded.add((), recorded)
+            self._metric.recorder_lag.put((), lag_rows)
+            self._metric.recorder_behind.put((), lag_seconds)
+
+    def recorder_lost(self) -> None:
+        """Count that the journal was gone before it was recorded."""
+        with self._lock:
+            self._metric.recorder_lost.add((), 1)
+
     def forget(self, queue: str, group: str | None = None) -> None:
         """Leave out a queue, or one group of it, that was removed."""
         with self._lock:

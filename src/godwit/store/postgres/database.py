@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -35,8 +35,16 @@ def sql(name: str) -> str:
 class PostgresDatabase:
     """What the parts of the store share: `transaction` for changes, `connection` for single statements."""
 
-    def __init__(self, url: str, *, shown: str, pool_size: int = POOL_SIZE) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        shown: str,
+        pool_size: int = POOL_SIZE,
+        prepare: Callable[[asyncpg.Connection], Awaitable[None]] | None = None,
+    ) -> None:
         self._url = url
+        self._prepare = prepare
         self.shown = shown
         self._pool_size = pool_size
         self._pool: asyncpg.Pool | None = None
@@ -88,6 +96,7 @@ class PostgresDatabase:
                     max_size=self._pool_size,
                     timeout=CONNECT_TIMEOUT.total_seconds(),
                     command_timeout=COMMAND_TIMEOUT.total_seconds(),
+                    init=self._prepare,
                     server_settings={"application_name": "godwit", "timezone": "UTC"},
                 )
         return self._pool

@@ -1,6 +1,16 @@
 -- Messages and their copies: open ones here, one row each; finished ones in history, by day of their end.
 -- A message is open while one of its copies waits, is leased or is dead.
 
+-- How finished a status is: a message is as far as its least finished copy.
+CREATE FUNCTION godwit_rank(status text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT array_position(
+        ARRAY['scheduled', 'pending', 'processing', 'failed', 'expired', 'cancelled', 'completed'], status
+    )
+$$;
+CREATE FUNCTION godwit_ranked(rank int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (ARRAY['scheduled', 'pending', 'processing', 'failed', 'expired', 'cancelled', 'completed'])[rank]
+$$;
+
 CREATE TABLE queue_messages (
     id UUID PRIMARY KEY DEFAULT gen_random_uuid(),
     queue_name VARCHAR(255) NOT NULL,
@@ -55,7 +65,7 @@ CREATE TABLE queue_deliveries (
 CREATE INDEX idx_queue_deliveries_message_id ON queue_deliveries (message_id);
 
 CREATE TABLE queue_messages_history (
-    id UUID NOT NULL,
+    id UUID NOT NULL DEFAULT gen_random_uuid(),
     queue_name VARCHAR(255) NOT NULL,
     message_id VARCHAR(255) NOT NULL,
     type VARCHAR(100) NOT NULL,

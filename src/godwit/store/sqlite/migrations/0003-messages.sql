@@ -52,7 +52,7 @@ CREATE TABLE queue_deliveries (
 CREATE INDEX idx_queue_deliveries_message_id ON queue_deliveries (message_id);
 
 CREATE TABLE queue_messages_history (
-    id TEXT NOT NULL,
+    id TEXT NOT NULL DEFAULT (lower(hex(randomblob(16)))),
     queue_name TEXT NOT NULL,
     message_id TEXT NOT NULL,
     type TEXT NOT NULL,

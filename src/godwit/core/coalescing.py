@@ -1,0 +1,222 @@
+"""From chunks of the journal to the changes they make: many transitions coalesced into one change per copy.
+
+A copy that arrives and ends within a batch never touches the open tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from godwit.core.journal import LAYOUTS, Chunk, Event, Position
+from godwit.core.recording import Arrival, Batch, CopyChange, InstanceWork, LetterFacts, Removal, Step
+from godwit.core.statuses import Status
+
+Piece = tuple[str, Position | None, Iterable[Chunk]]
+"""A shard, how far it was read before, and the chunks that follow."""
+
+
+def batches(pieces: Iterable[Piece]) -> Iterator[Batch]:
+    """Coalesce chunks; a removal ends a batch, because it may concern copies that only the tables know."""
+    batch = Batch()
+    for shard, before, chunks in pieces:
+        position = before
+        for chunk in chunks:
+            if position is not None and chunk.epoch == position.epoch and chunk.last_seq <= position.seq:
+                continue
+            _take(batch, chunk, position.seq if position is not None and position.epoch == chunk.epoch else 0)
+            begin = batch.steps[shard].before if shard in batch.steps else position
+            position = Position(chunk.epoch, chunk.last_seq)
+            batch.steps[shard] = Step(shard, begin, position, chunk.at)
+            if batch.removal is not None:
+                yield batch
+                batch = Batch()
+    if batch.steps:
+        yield batch
+
+
+def _take(batch: Batch, chunk: Chunk, seen: int) -> None:
+    """Carry out the rows of a chunk beyond `seen`."""
+    rows = chunk.rows[seen - chunk.first_seq + 1 :] if seen >= chunk.first_seq else chunk.rows
+    batch.rows += len(rows)
+    _TAKERS[chunk.event](batch, chunk, rows)
+
+
+def _ignore(_batch: Batch, _chunk: Chunk, _rows: list[list[Any]]) -> None:
+    """Nothing of the state changes."""
+
+
+_ARRIVAL_WIDTH: Final = len(LAYOUTS[Event.ENQUEUED])
+_FORMER: Final = LAYOUTS[Event.REPLAYED].index("former_seq")
+
+
+def _arrive(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
+    queue, group, at, copies = chunk.queue, chunk.group or "", chunk.at, batch.copies
+    status = Status.SCHEDULED if chunk.event is Event.SCHEDULED else Status.PENDING
+    for row in rows:
+        (message_id, seq, _, _, kind, priority, _, _, ready_at, deliver_at, expires_at, _, _, _, _, body) = _filled(
+            row, _ARRIVAL_WIDTH
+        )
+        if chunk.event is Event.REPLAYED:
+            former = _existing(batch, queue, group, row[_FORMER], message_id)
+            former.finished_at = former.updated_at = at
+            former.superseded = True
+            batch.letters[former.address] = None
+        copy = CopyChange(queue, group, seq, message_id, born=True)
+        copy.status, copy.ready_at, copy.updated_at = status, ready_at, at
+        copies[queue, group, seq] = copy
+        known = batch.arrivals.get(message_id)
+        if known is None or known.body is None:
+            batch.arrivals[message_id] = Arrival(queue, message_id, kind, priority, deliver_at, expires_at, body, at)
+
+
+def _filled(row: list[Any], width: int) -> list[Any]:
+    """Return a row with as many fields as we know: an older layout has fewer, a newer one more."""
+    if len(row) == width:
+        return row
+    return row[:width] + [None] * (width - len(row))
+
+
+def _existing(batch: Batch, queue: str, group: str, seq: int, message_id: str) -> CopyChange:
+    copy = batch.copies.get((queue, group, seq))
+    if copy is None:
+        copy = batch.copies[queue, group, seq] = CopyChange(queue, group, seq, message_id, born=False)
+    return copy
+
+
+def _deliver(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
+    queue, group, at, worker = chunk.queue, chunk.group or "", chunk.at, chunk.worker
+    for row in rows:
+        message_id, seq, delivery_id, attempt, failures, crashes, lease_until = row[:7]
+        copy = _existing(batch, queue, group, seq, message_id)
+        copy.status = Status.PROCESSING
+        copy.delivery_id, copy.lease_until, copy.worker = delivery_id, lease_until, worker
+        copy.attempt, copy.failures, copy.crashes = attempt, failures, crashes
+        copy.delivered_at = copy.updated_at = at
+    _seen(batch, chunk)
+
+
+def _move_lease(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
+    for message_id, seq, _, lease_until, *_ in rows:
+        copy = _existing(batch, chunk.queue, chunk.group or "", seq, message_id)
+        copy.lease_until, copy.updated_at = lease_until, chunk.at
+    _seen(batch, chunk)
+
+
+def _ack(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
+    queue, group, at = chunk.queue, chunk.group or "", chunk.at
+    width = len(LAYOUTS[Event.ACKED])
+    total_ms = 0
+    for row in rows:
+        message_id, seq, _, attempt, failures, crashes, run_ms, _, _, _, result = _filled(row, width)
+        copy = _existing(batch, queue, group, seq, message_id)
+        copy.status = Status.COMPLETED
+        copy.attempt, copy.failures, copy.crashes, copy.retry_count = attempt, failures, crashes, failures + crashes
+        copy.delivery_id, copy.lease_until, copy.run_ms, copy.result = None, None, run_ms, result
+        copy.finished_at = copy.updated_at = at
+        total_ms += run_ms or 0
+    work = _seen(batch, chunk)
+    if work is not None:
+        work.processed += len(rows)
+        work.run_ms += total_ms
+
+
+def _return(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
+    """Carry out nacks, leases that ran out and hand-backs: the copy waits again."""
+    queue, group, at = chunk.queue, chunk.group or "", chunk.at
+    width = len(LAYOUTS[Event.NACKED])
+    for row in rows:
+        message_id, seq, _, attempt, failures, crashes, run_ms, _, _, _, kind, print_, ready_at = _filled(row, width)[
+            :width
+        ]
+        copy = _existing(batch, queue, group, seq, message_id)
+        copy.status = Status.PENDING
+        copy.attempt, copy.failures, copy.crashes, copy.retry_count = attempt, failures, crashes, failures + crashes
+        copy.delivery_id, copy.lease_until, copy.ready_at, copy.run_ms = None, None, ready_at, run_ms
+        copy.error_kind, copy.error_fingerprint = kind or copy.error_kind, print_ or copy.error_fingerprint
+        copy.updated_at = at
+    work = _seen(batch, chunk)
+    if work is not None and chunk.event is not Event.HANDED_BACK:
+        work.errors += len(rows)
+
+
+def _bury(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
+    """Carry out dead-lettering and expiry: the copy stays, as a dead letter."""
+    queue, group, at = chunk.queue, chunk.group or "", chunk.at
+    status = Status.EXPIRED if chunk.event is Event.MESSAGE_EXPIRED else Status.FAILED
+    width = len(LAYOUTS[Event.DEAD_LETTERED])
+    for row in rows:
+        message_id, seq, _, attempt, failures, crashes, run_ms, type_, _, _, kind, print_ = _filled(row, width)
+        copy = _existing(batch, queue, group, seq, message_id)
+        copy.status = status
+        copy.attempt, copy.failures, copy.crashes = attempt, failures, crashes
+        # The last failure was not followed by another try.
+        copy.retry_count = max(0, failures + crashes - (status is Status.FAILED))
+        copy.delivery_id, copy.lease_until, copy.run_ms = None, None, run_ms
+        copy.error_kind, copy.error_fingerprint = kind or copy.error_kind, print_ or copy.error_fingerprint
+        copy.updated_at = at
+        batch.letters[queue, group, seq] = LetterFacts(
+            message_id, type_, kind or status.value, print_, attempt, failures, crashes, chunk.worker, at
+        )
+    work = _seen(batch, chunk)
+    if work is not None:
+        work.errors += len(rows)
+
+
+def _end(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
+    """Carry out cancelling (of what waits) and discarding (of what is dead, which keeps its status)."""
+    queue, group, at = chunk.queue, chunk.group or "", chunk.at
+    for row in rows:
+        copy = _existing(batch, queue, group, row[1], row[0])
+        if chunk.event is Event.CANCELLED:
+            copy.status = Status.CANCELLED
+        else:
+            batch.letters[copy.address] = None
+        copy.finished_at = copy.updated_at = at
+
+
+def _remove(batch: Batch, chunk: Chunk, _rows: list[list[Any]]) -> None:
+    batch.removal = Removal(chunk.event, chunk.queue, chunk.group, chunk.at)
+
+
+def _create(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
+    body = rows[-1][0] or b"{}"
+    if chunk.event is Event.QUEUE_CREATED:
+        batch.queues[chunk.queue] = (body, chunk.at)
+    else:
+        batch.groups[chunk.queue, chunk.group or ""] = (body, chunk.at)
+
+
+def _seen(batch: Batch, chunk: Chunk) -> InstanceWork | None:
+    """Note that a worker gave a sign of life; return its books."""
+    if chunk.worker is None:
+        return None
+    work = batch.instances.setdefault((chunk.queue, chunk.group or "", chunk.worker), InstanceWork())
+    work.last_at = max(work.last_at, chunk.at)
+    return work
+
+
+_TAKERS: Final = {
+    Event.QUEUE_CREATED: _create,
+    Event.QUEUE_REMOVED: _remove,
+    Event.GROUP_CREATED: _create,
+    Event.GROUP_REMOVED: _remove,
+    Event.PURGED: _remove,
+    Event.ENQUEUED: _arrive,
+    Event.SCHEDULED: _arrive,
+    Event.DELIVERED: _deliver,
+    Event.EXTENDED: _move_lease,
+    Event.ACKED: _ack,
+    Event.ACK_REFUSED: _ignore,
+    Event.NACKED: _return,
+    Event.LEASE_EXPIRED: _return,
+    Event.LEASE_MOVED: _move_lease,
+    Event.HANDED_BACK: _return,
+    Event.DEAD_LETTERED: _bury,
+    Event.MESSAGE_EXPIRED: _bury,
+    Event.CANCELLED: _end,
+    Event.REPLAYED: _arrive,
+    Event.DISCARDED: _end,
+    Event.DROPPED: _ignore,
+    Event.DUPLICATE: _ignore,
+}

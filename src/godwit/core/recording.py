@@ -1,0 +1,178 @@
+"""What a piece of the journal changes in the state tables: one change per copy, however many transitions it made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from godwit.core.journal import Event, Position
+from godwit.core.statuses import Status, least_finished
+
+Address = tuple[str, str, int]
+"""Queue, group and publish_seq: one copy of a message."""
+
+
+class CopyChange:
+    """The new facts about one copy. `born`: it arrived in this batch; else None means that a fact stays as it was."""
+
+    __slots__ = (
+        "attempt", "born", "crashes", "delivered_at", "delivery_id", "error_fingerprint", "error_kind", "failures",
+        "finished_at", "group", "lease_until", "message_id", "publish_seq", "queue", "ready_at", "result",
+        "retry_count", "run_ms", "status", "superseded", "updated_at", "worker",
+    )  # fmt: skip
+
+    def __init__(self, queue: str, group: str, publish_seq: int, message_id: str, *, born: bool) -> None:
+        self.queue = queue
+        self.group = group
+        self.publish_seq = publish_seq
+        self.message_id = message_id
+        self.born = born
+        self.status: Status | None = Status.PENDING if born else None
+        zero = 0 if born else None
+        self.retry_count: int | None = zero
+        self.attempt: int | None = zero
+        self.failures: int | None = zero
+        self.crashes: int | None = zero
+        self.worker: str | None = None
+        self.delivery_id: str | None = None
+        self.ready_at: int | None = None
+        self.delivered_at: int | None = None
+        self.lease_until: int | None = None
+        self.run_ms: int | None = None
+        self.error_kind: str | None = None
+        self.error_fingerprint: str | None = None
+        self.result: bytes | None = None
+        self.updated_at = 0
+        self.finished_at: int | None = None
+        self.superseded = False
+        """It ended because its message was replayed: how it ended says nothing about the message."""
+
+    @property
+    def address(self) -> Address:
+        """Where it stands."""
+        return (self.queue, self.group, self.publish_seq)
+
+    @property
+    def processed_at(self) -> int | None:
+        """When its handler was done with it."""
+        return self.finished_at if self.status is Status.COMPLETED else None
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A message that arrived; `body` is None when the journal keeps none."""
+
+    queue: str
+    message_id: str
+    type: str
+    priority: int
+    scheduled_at: int | None
+    expires_at: int | None
+    body: bytes | None
+    at: int
+
+
+class MessageChange:
+    """What the copies of a message, as far as the batch knows them, say about it."""
+
+    __slots__ = ("arrival", "ended_as", "existing", "message_id", "retry_count", "status", "updated_at")
+
+    def __init__(self, message_id: str, arrival: Arrival | None) -> None:
+        self.message_id = message_id
+        self.arrival = arrival
+        self.existing = False
+        """Copies that arrived earlier changed too: the tables know more than the batch."""
+        self.status: Status | None = None
+        """The least finished of the open copies that arrived in the batch."""
+        self.ended_as: Status | None = None
+        self.retry_count = 0
+        self.updated_at = 0
+
+    def add(self, copy: CopyChange) -> None:
+        """Count one of its copies in."""
+        self.updated_at = max(self.updated_at, copy.updated_at)
+        if not copy.born:
+            self.existing = True
+            return
+        status = copy.status or Status.PENDING
+        if copy.finished_at is None:
+            self.status = status if self.status is None else least_finished((self.status, status))
+        elif not copy.superseded:
+            self.ended_as = status if self.ended_as is None else least_finished((self.ended_as, status))
+        self.retry_count = max(self.retry_count, copy.retry_count or 0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it arrived and ended in the batch, so that the open tables need not know it."""
+        return self.arrival is not None and not self.existing and self.status is None
+
+
+class LetterFacts(msgspec.Struct, frozen=True):
+    """What can be searched of a dead letter."""
+
+    message_id: str
+    type: str | None
+    kind: str
+    fingerprint: str | None
+    attempt: int
+    failures: int
+    crashes: int
+    worker: str | None
+    dead_at: int
+
+
+class InstanceWork(msgspec.Struct):
+    """What one member of a group did."""
+
+    processed: int = 0
+    errors: int = 0
+    run_ms: int = 0
+    last_at: int = 0
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """All copies of a queue, or of one group, are gone: dead ones too, or only those that waited."""
+
+    event: Event
+    queue: str
+    group: str | None
+    at: int
+
+    @property
+    def dead_too(self) -> bool:
+        """Whether leased and dead copies are gone as well."""
+        return self.event is not Event.PURGED
+
+
+class Step(msgspec.Struct, frozen=True):
+    """From where to where a batch leads in one shard; `at` is the time of the last row."""
+
+    shard: str
+    before: Position | None
+    after: Position
+    at: int
+
+
+class Batch:
+    """The changes of a piece of the journal, in the order they are to be made: the removal last."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, Step] = {}
+        self.rows = 0
+        self.copies: dict[Address, CopyChange] = {}
+        self.arrivals: dict[str, Arrival] = {}
+        self.letters: dict[Address, LetterFacts | None] = {}
+        self.queues: dict[str, tuple[bytes, int]] = {}
+        self.groups: dict[tuple[str, str], tuple[bytes, int]] = {}
+        self.instances: dict[tuple[str, str, str], InstanceWork] = {}
+        self.removal: Removal | None = None
+
+    def messages(self) -> Iterable[MessageChange]:
+        """Sum up the copies by message."""
+        found: dict[str, MessageChange] = {}
+        for copy in self.copies.values():
+            change = found.get(copy.message_id)
+            if change is None:
+                change = found[copy.message_id] = MessageChange(copy.message_id, self.arrivals.get(copy.message_id))
+            change.add(copy)
+        return found.values()

@@ -1,0 +1,218 @@
+"""The recorder: carries the journal into the state tables, with its position in the same transaction.
+
+Any number may run. One that finds its position moved by another stands by, and goes on when nobody else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from godwit.brokers.contract import Journal, ShardEnds
+from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.core.coalescing import Piece, batches
+from godwit.core.errors import BrokerError, JournalLost, StoreError
+from godwit.core.faults import reach
+from godwit.core.journal import Position, decode_chunk
+from godwit.core.logs import get_logger
+from godwit.core.recording import Batch
+from godwit.core.resyncing import forgotten, resynced
+from godwit.store.contract import Messages
+from godwit.telemetry.metrics import QueueMetricsCollector
+
+READER: Final = "recorder"
+BATCH_ROWS: Final = 10_000
+IDLE: Final = timedelta(milliseconds=100)
+STANDBY: Final = timedelta(seconds=5)
+COMMIT_EVERY_MS: Final = 1_000
+RETAIN_EVERY_MS: Final = 600_000
+
+log = get_logger(__name__)
+
+
+class RecorderLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the recorder is behind: rows of the journal not yet recorded, and since when it has not caught up."""
+
+    rows: int
+    seconds: float
+
+
+class Recorder:
+    """Records what the journal of a broker tells."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        messages: Messages,
+        *,
+        retention: timedelta | None = None,
+        batch_rows: int = BATCH_ROWS,
+        metrics: QueueMetricsCollector | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._journal = journal
+        self._messages = messages
+        self._retention = retention
+        self._batch_rows = batch_rows
+        self._metrics = metrics
+        self._clock = clock
+        self._positions: dict[str, Position] | None = None
+        self._uncommitted: dict[str, Position] = {}
+        self._committed_ms = 0
+        self._retained_ms = 0
+        self._behind_since_ms: int | None = None
+        self.recorded = 0
+        self.lag = RecorderLag(rows=0, seconds=0.0)
+        self.overtaken = False
+        """Whether another recorder was quicker at the last tick."""
+
+    # One step
+
+    async def tick(self) -> int:
+        """Record what the journal has now, up to a batch; return how many transitions."""
+        if self._positions is None:
+            self._positions = dict(await self._messages.positions())
+        shards = await self._journal.shards()
+        pieces = await self._read(shards)
+        recorded = 0
+        self.overtaken = False
+        for batch in batches(pieces):
+            reach("recorder.read")
+            if not await self._messages.record(batch):
+                self.overtaken = True
+                self._positions = None
+                break
+            recorded += batch.rows
+            moved = {shard: step.after for shard, step in batch.steps.items()}
+            self._positions |= moved
+            self._uncommitted |= moved
+        self.recorded += recorded
+        await self._tell_broker()
+        self._measure(shards, recorded)
+        return recorded
+
+    async def _read(self, shards: Mapping[str, ShardEnds]) -> list[Piece]:
+        """Read every shard that has grown, a fair share of the batch from each."""
+        positions = self._positions or {}
+        grown = {shard: ends for shard, ends in shards.items() if _is_behind(positions.get(shard), ends)}
+        share = max(1, self._batch_rows // max(1, len(grown)))
+        pieces: list[Piece] = []
+        for shard, ends in grown.items():
+            before = positions.get(shard)
+            try:
+                chunks = await self._chunks(shard, before, ends, share)
+            except JournalLost as lost:
+                await self._start_over(shard, before, ends, lost)
+            else:
+                pieces.append((shard, before, map(decode_chunk, chunks)))
+        return pieces
+
+    async def _chunks(self, shard: str, before: Position | None, ends: ShardEnds, limit: int) -> list[bytes]:
+        if before is None and ends.first_seq > 1:
+            raise JournalLost(shard, "its beginning", f"rows {ends.first_seq:,} to {ends.last_seq:,}")
+        return await self._journal.read(shard, before, limit=limit)
+
+    async def _start_over(self, shard: str, before: Position | None, ends: ShardEnds, lost: JournalLost) -> None:
+        """Take a list of what the broker holds now, where the journal no longer tells how it came about."""
+        log.warning("journal lost before it was recorded", shard=shard, held=lost.held)
+        queue = shard.rpartition("#")[0]
+        if before is None or before.epoch != ends.epoch:
+            known = await self._messages.open_copies(queue)
+            if not await self._start(forgotten(shard, before, ends.epoch, known, self._clock.now_ms())):
+                return
+            before = Position(ends.epoch, 0)
+        if ends.first_seq > before.seq + 1:
+            snapshot = await self._journal.snapshot(queue)
+            known = await self._messages.open_copies(queue)
+            now_ms = self._clock.now_ms()
+            await self._start(resynced(shard, before, snapshot.position, snapshot.copies, known, now_ms))
+        if self._metrics is not None:
+            self._metrics.recorder_lost()
+
+    async def _start(self, batch: Batch) -> bool:
+        if not await self._messages.record(batch):
+            return False
+        for shard, step in batch.steps.items():
+            self._uncommitted[shard] = step.after
+            if self._positions is not None:
+                self._positions[shard] = step.after
+        return True
+
+    async def _tell_broker(self) -> None:
+        """Let the broker know, now and then, what it may trim."""
+        now_ms = self._clock.now_ms()
+        if self._uncommitted and now_ms - self._committed_ms >= COMMIT_EVERY_MS:
+            self._committed_ms = now_ms
+            done, self._uncommitted = self._uncommitted, {}
+            for shard, position in done.items():
+                try:
+                    await self._journal.commit(READER, shard, position)
+                except JournalLost:
+                    log.warning("journal replaced while it was recorded", shard=shard)
+
+    def _measure(self, shards: Mapping[str, ShardEnds], recorded: int) -> None:
+        now_ms = self._clock.now_ms()
+        positions = self._positions or {}
+        rows = sum(_rows_behind(positions.get(shard), ends) for shard, ends in shards.items())
+        if rows == 0:
+            self._behind_since_ms = None
+        elif self._behind_since_ms is None:
+            self._behind_since_ms = now_ms
+        since_ms = now_ms if self._behind_since_ms is None else self._behind_since_ms
+        self.lag = RecorderLag(rows=rows, seconds=(now_ms - since_ms) / 1000)
+        if self._metrics is not None:
+            self._metrics.recorder(recorded=recorded, lag_rows=rows, lag_seconds=self.lag.seconds)
+
+    async def catch_up(self) -> None:
+        """Record until nothing is left that was in the journal when this was called."""
+        ends = {shard: (end.epoch, end.last_seq) for shard, end in (await self._journal.shards()).items()}
+        while True:
+            recorded = await self.tick()
+            positions = self._positions or {}
+            missing = [
+                shard
+                for shard, (epoch, seq) in ends.items()
+                if seq and (positions.get(shard) is None or positions[shard] < Position(epoch, seq))
+            ]
+            if not missing or (recorded == 0 and not self.overtaken):
+                return
+
+    # The loop
+
+    async def run(self) -> None:
+        """Record until cancelled; an outage of broker or store is waited out."""
+        while True:
+            pause = IDLE
+            try:
+                if await self.tick() >= self._batch_rows // 2:
+                    pause = timedelta(0)
+                if self.overtaken:
+                    pause = STANDBY
+                await self._retain()
+            except (BrokerError, StoreError) as error:
+                log.warning("recorder waits", error=str(error))
+                self._positions = None
+                pause = timedelta(seconds=1)
+            await asyncio.sleep(pause.total_seconds())
+
+    async def _retain(self) -> None:
+        now_ms = self._clock.now_ms()
+        if self._retention is not None and now_ms - self._retained_ms >= RETAIN_EVERY_MS:
+            self._retained_ms = now_ms
+            dropped = await self._messages.retain(self._retention)
+            if dropped:
+                log.info("old history dropped", parts=dropped)
+
+
+def _is_behind(position: Position | None, ends: ShardEnds) -> bool:
+    return ends.last_seq > 0 and position != Position(ends.epoch, ends.last_seq)
+
+
+def _rows_behind(position: Position | None, ends: ShardEnds) -> int:
+    if position is None or position.epoch != ends.epoch:
+        return max(0, ends.last_seq - ends.first_seq + 1)
+    return max(0, ends.last_seq - position.seq)

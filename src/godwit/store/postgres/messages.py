@@ -1,0 +1,54 @@
+"""Messages in PostgreSQL: where each stands, and how long finished ones are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from godwit.core.journal import Position
+from godwit.core.recording import Address, Batch
+from godwit.core.statuses import MessageStatus
+from godwit.store.postgres.database import PostgresDatabase, sql
+from godwit.store.postgres.days import Days
+from godwit.store.postgres.recording import PostgresRecording
+from godwit.store.viewing import message_status
+
+_HISTORY: Final = ("queue_messages_history", "queue_deliveries_history", "schedule_firings_history")
+_MINUTES: Final = ("queue_analytics_minute", "queue_analytics_histogram")
+
+
+class PostgresMessages:
+    """The projection of the journal: written by the recorder, read by everybody."""
+
+    def __init__(self, database: PostgresDatabase, recording: PostgresRecording) -> None:
+        self._database = database
+        self._recording = recording
+
+    async def positions(self) -> Mapping[str, Position]:
+        return await self._recording.positions()
+
+    async def record(self, batch: Batch) -> bool:
+        return await self._recording.record(batch)
+
+    async def open_copies(self, queue: str) -> list[tuple[Address, str]]:
+        rows = await self._database.fetch("listing copies", "messages/copies_of_queue", queue)
+        return [((row[0], row[1], row[2]), row[3]) for row in rows]
+
+    async def status(self, message_id: str) -> MessageStatus | None:
+        async with self._database.transaction("looking up a message") as connection:
+            # One snapshot: the recorder may move the message to history between two looks.
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            row = await connection.fetchrow(sql("messages/open_message"), message_id)
+            row = row or await connection.fetchrow(sql("messages/finished_message"), message_id)
+            if row is None:
+                return None
+            copies = await connection.fetch(sql("messages/deliveries"), message_id)
+            copies += await connection.fetch(sql("messages/finished_deliveries"), message_id)
+        return message_status(row, copies, datetime.now(UTC))
+
+    async def retain(self, keep: timedelta) -> int:
+        day = (datetime.now(UTC) - keep).date()
+        async with self._database.connection("dropping old history") as connection:
+            await connection.execute("SET lock_timeout = '5s'")  # whoever waits behind a DROP waits as long as it does
+            return len(await Days(*_HISTORY, *_MINUTES).drop_before(connection, day))

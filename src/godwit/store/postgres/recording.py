@@ -1,0 +1,267 @@
+"""Writing batches of the journal into the tables of PostgreSQL: by COPY, with the position, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import asyncpg
+
+from godwit.core.faults import reach
+from godwit.core.journal import Event, Position
+from godwit.core.recording import Batch, CopyChange, MessageChange, Removal
+from godwit.store.bodies import facts_of, json_text, spec_facts
+from godwit.store.postgres.database import PostgresDatabase, sql
+from godwit.store.postgres.days import Days
+
+_Y2K_US: Final = 946_684_800_000_000
+_DATA_ERRORS: Final = "22"
+_CHANGED: Final = (
+    "queue_name", "consumer_group", "publish_seq", "message_id", "status", "retry_count", "attempt", "failures",
+    "crashes", "worker", "delivery_id", "ready_at", "delivered_at", "lease_until", "run_ms", "error_kind",
+    "error_fingerprint", "result", "updated_at",
+)  # fmt: skip
+_MESSAGE: Final = (
+    "queue_name", "message_id", "type", "priority", "payload", "metadata", "retry_count", "max_retries",
+    "scheduled_at", "expires_at", "created_at", "updated_at", "status",
+)  # fmt: skip
+_LETTER: Final = (
+    "queue_name", "consumer_group", "publish_seq", "message_id", "type", "kind", "error_fingerprint", "attempt",
+    "failures", "crashes", "worker", "dead_at",
+)  # fmt: skip
+_NAME_LENGTH: Final = 255
+
+
+async def times_in_ms(connection: asyncpg.Connection) -> None:
+    """Let times travel as whole milliseconds on this connection: a datetime costs ten times as much."""
+    await connection.set_type_codec(
+        "timestamptz",
+        schema="pg_catalog",
+        format="tuple",
+        encoder=lambda ms: (ms * 1000 - _Y2K_US,),
+        decoder=lambda parts: (parts[0] + _Y2K_US) // 1000,
+    )
+
+
+class PostgresRecording:
+    """The recorder's side of the state tables, on one connection of its own."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._days = Days("queue_messages_history", "queue_deliveries_history")
+
+    async def positions(self) -> Mapping[str, Position]:
+        rows = await self._database.fetch("reading the recorder's position", "messages/positions")
+        return {row["shard"]: Position(row["epoch"], row["seq"]) for row in rows}
+
+    async def record(self, batch: Batch) -> bool:
+        try:
+            return await self._record(batch, careful=False)
+        except _Refused:
+            # A payload holds what JSON allows and PostgreSQL refuses; one message must not stop the recorder.
+            return await self._record(batch, careful=True)
+
+    async def _record(self, batch: Batch, *, careful: bool) -> bool:
+        async with self._database.connection("recording") as connection:
+            await self._days.ensure(connection, _ends(batch))
+            await connection.execute(sql("messages/incoming_deliveries"))
+            await connection.execute(sql("messages/incoming_messages"))
+            try:
+                async with connection.transaction():
+                    await _advance(connection, batch)
+                    reach("recorder.positioned")
+                    await Writing(connection, batch, careful=careful).carry_out()
+                    reach("recorder.before_commit")
+            except _Overtaken:
+                return False
+            except (asyncpg.PostgresError, ValueError) as error:
+                refused = getattr(error, "sqlstate", _DATA_ERRORS) or ""
+                if careful or not refused.startswith(_DATA_ERRORS):
+                    raise
+                raise _Refused from error
+        reach("recorder.committed")
+        return True
+
+
+class _Overtaken(Exception):
+    """Another recorder has been here; the transaction is rolled back."""
+
+
+class _Refused(Exception):
+    """The database does not take a value."""
+
+
+def _ends(batch: Batch) -> set[int]:
+    ends = {copy.finished_at for copy in batch.copies.values() if copy.finished_at is not None}
+    return ends | {copy.updated_at for copy in batch.copies.values()} | ({batch.removal.at} if batch.removal else set())
+
+
+async def _advance(connection: asyncpg.Connection, batch: Batch) -> None:
+    """Move the positions first: two recorders at once wait for each other here, and the second sees it is late."""
+    for step in batch.steps.values():
+        after = (step.after.epoch, step.after.seq, step.at)
+        if step.before is None:
+            done = await connection.fetchrow(sql("messages/begin"), step.shard, *after)
+        else:
+            before = (step.before.epoch, step.before.seq)
+            done = await connection.fetchrow(sql("messages/advance"), step.shard, *before, *after)
+        if done is None:
+            raise _Overtaken
+
+
+class Writing:
+    """One batch on its way into the tables; the order of the parts matters."""
+
+    def __init__(self, connection: asyncpg.Connection, batch: Batch, *, careful: bool) -> None:
+        self._connection = connection
+        self._batch = batch
+        self._careful = careful
+
+    async def carry_out(self) -> None:
+        """Queues and groups, then copies, then their messages, then what depends on both; the removal last."""
+        await self._queues()
+        changed = await self._copies()
+        await self._messages(changed)
+        await self._letters()
+        await self._instances()
+        if self._batch.removal is not None:
+            await self._remove(self._batch.removal)
+
+    async def _copy(self, table: str, columns: Iterable[str], records: list[tuple[Any, ...]]) -> None:
+        if records:
+            await self._connection.copy_records_to_table(table, records=records, columns=list(columns))
+
+    async def _copies(self) -> bool:
+        """Write the copies; say whether some of them were known before."""
+        born, ended, changed = [], [], []
+        for copy in self._batch.copies.values():
+            record = self._record_of(copy)
+            if not copy.born:
+                changed.append((*record, copy.finished_at, copy.superseded))
+            elif copy.finished_at is None:
+                born.append(record)
+            else:
+                ended.append((*record, copy.processed_at, copy.finished_at))
+        await self._copy("incoming_deliveries", (*_CHANGED, "finished_at", "superseded"), changed)
+        if changed:
+            await self._connection.execute(sql("messages/end_deliveries"))
+            await self._connection.execute(sql("messages/change_deliveries"))
+        reach("recorder.changed")
+        await self._copy("queue_deliveries", _CHANGED, born)
+        await self._copy("queue_deliveries_history", (*_CHANGED, "processed_at", "finished_at"), ended)
+        return bool(changed)
+
+    def _record_of(self, copy: CopyChange) -> tuple[Any, ...]:
+        return (
+            copy.queue,
+            copy.group,
+            copy.publish_seq,
+            copy.message_id,
+            copy.status,
+            copy.retry_count,
+            copy.attempt,
+            copy.failures,
+            copy.crashes,
+            _name(copy.worker),
+            copy.delivery_id,
+            copy.ready_at,
+            copy.delivered_at,
+            copy.lease_until,
+            copy.run_ms,
+            copy.error_kind,
+            copy.error_fingerprint,
+            json_text(copy.result, careful=self._careful),
+            copy.updated_at,
+        )
+
+    async def _messages(self, changed: bool) -> None:  # noqa: FBT001
+        finished, arrived, touched = [], [], []
+        for message in self._batch.messages():
+            if message.arrival is not None:
+                record = self._message_record(message)
+                if message.finished:
+                    done = message.updated_at if message.ended_as == "completed" else None
+                    finished.append((*record, message.ended_as, done, message.updated_at))
+                else:
+                    arrived.append((*record, message.status or "pending", message.ended_as))
+            if message.existing:
+                touched.append((message.message_id, message.updated_at))
+        await self._copy("queue_messages_history", (*_MESSAGE, "processed_at", "finished_at"), finished)
+        await self._copy("incoming_messages", (*_MESSAGE, "ended_as"), arrived)
+        if arrived:
+            await self._connection.execute(sql("messages/add_messages"))
+        if changed and touched:
+            await self._settle(touched)
+
+    async def _settle(self, touched: list[tuple[str, int]]) -> None:
+        """Bring messages in line with what is left of their copies."""
+        ids, times = zip(*touched, strict=True)
+        await self._connection.execute(sql("messages/finish_messages"), ids, times)
+        await self._connection.execute(sql("messages/change_messages"), ids)
+
+    def _message_record(self, message: MessageChange) -> tuple[Any, ...]:
+        arrival = message.arrival
+        assert arrival is not None  # noqa: S101 (the caller looked)
+        facts = facts_of(arrival.body, careful=self._careful)
+        return (
+            arrival.queue,
+            message.message_id,
+            arrival.type,
+            arrival.priority,
+            facts.payload,
+            facts.metadata,
+            message.retry_count,
+            facts.max_retries,
+            arrival.scheduled_at,
+            arrival.expires_at,
+            facts.created_at_ms or arrival.at,
+            message.updated_at,
+        )
+
+    async def _letters(self) -> None:
+        letters = self._batch.letters
+        if not letters:
+            return
+        await self._connection.execute(sql("messages/remove_letters"), *zip(*letters, strict=True))
+        records = [
+            (*address, one.message_id, one.type, one.kind, one.fingerprint, one.attempt, one.failures, one.crashes,
+             _name(one.worker), one.dead_at)
+            for address, one in letters.items()
+            if one is not None
+        ]  # fmt: skip
+        await self._copy("dead_letters", _LETTER, records)
+
+    async def _queues(self) -> None:
+        for name, (spec, at) in self._batch.queues.items():
+            facts = spec_facts(spec)
+            await self._connection.execute(
+                sql("messages/add_queue"), name, facts.type, facts.priority, spec.decode(), at
+            )
+        for (queue, group), (spec, at) in self._batch.groups.items():
+            await self._connection.execute(sql("messages/add_group"), group, queue, spec.decode(), at)
+
+    async def _instances(self) -> None:
+        instances = self._batch.instances
+        if instances:
+            rows = [
+                (queue, group, _name(worker), work.processed, work.errors, work.run_ms, work.last_at)
+                for (queue, group, worker), work in sorted(instances.items())
+            ]
+            await self._connection.execute(sql("messages/add_work"), *zip(*rows, strict=True))
+
+    async def _remove(self, removal: Removal) -> None:
+        rows = await self._connection.fetch(
+            sql("messages/removed_deliveries"), removal.queue, removal.group, removal.dead_too, removal.at
+        )
+        if rows:
+            await self._settle([(row["message_id"], removal.at) for row in rows])
+        if removal.dead_too:
+            await self._connection.execute(sql("messages/removed_letters"), removal.queue, removal.group)
+            await self._connection.execute(sql("messages/remove_groups"), removal.queue, removal.group)
+        if removal.event is Event.QUEUE_REMOVED:
+            await self._connection.execute(sql("messages/remove_queue"), removal.queue)
+
+
+def _name(text: str | None) -> str | None:
+    """Return a worker's name as the tables take it."""
+    return text if text is None else text[:_NAME_LENGTH].replace("\0", "")

@@ -1,0 +1,18 @@
+-- A message that arrived and is open. One whose id is open already (published again after the dedup window, replayed,
+-- or fed to another queue) follows its newest arrival.
+INSERT INTO queue_messages (
+    queue_name, message_id, type, priority, payload, metadata, retry_count, max_retries, scheduled_at, expires_at,
+    created_at, updated_at, status, ended_as
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (message_id) DO UPDATE SET
+    queue_name = excluded.queue_name,
+    type = excluded.type,
+    priority = excluded.priority,
+    payload = CASE WHEN excluded.payload = 'null' THEN payload ELSE excluded.payload END,
+    metadata = CASE WHEN excluded.metadata = '{}' THEN metadata ELSE excluded.metadata END,
+    retry_count = max(retry_count, excluded.retry_count),
+    max_retries = excluded.max_retries,
+    scheduled_at = excluded.scheduled_at,
+    expires_at = excluded.expires_at,
+    updated_at = excluded.updated_at

@@ -1,0 +1,2 @@
+-- message id.
+DELETE FROM queue_messages WHERE message_id = ?

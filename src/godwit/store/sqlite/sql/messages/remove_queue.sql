@@ -1,0 +1,2 @@
+-- queue. Its row; the groups have gone before.
+DELETE FROM message_queues WHERE name = ?
