@@ -17,7 +17,7 @@ from godwit.cli.exits import Exit
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 from godwit.runtime.heartbeat import InstanceStatus
-from tests.runtime.workers import ORDERS, STARTED, Shop
+from tests.runtime.workers import ORDERS, STARTED, Shop, catches_sigterm
 from tests.waiting import eventually
 
 WORKSHOP = "tests.runtime.workshop:mq"
@@ -65,15 +65,8 @@ async def test_while_the_application_is_imported(shop: Shop) -> None:
 async def test_while_it_waits_for_a_broker_that_is_not_there(shop: Shop, tmp_path: Path) -> None:
     missing = f"sqlite:///{tmp_path}/nowhere/shop.db"
     with shop.worker("--wait-for-broker", "60s", target=WORKSHOP, GODWIT_URL=missing, SHOP_RECORD="/dev/null") as one:
-        await eventually(lambda: waits_in_the_kernel(one.pid), within=STARTED)
+        await eventually(lambda: catches_sigterm(one.pid), within=STARTED)
         await terminated(one, within=5)
-
-
-def waits_in_the_kernel(pid: int) -> bool:
-    """Say whether a process handles SIGTERM itself by now."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
-    return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
 async def test_while_it_waits_for_messages(shop: Shop) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from godwit.core.failure import FailureKind
+from godwit.core.names import QueueName
+from godwit.core.queues import QueueSpec
 from godwit.runtime.heartbeat import InstanceStatus
-from tests.runtime.workers import ORDERS, STARTED, Shop
+from tests.runtime.workers import ORDERS, ROOT, STARTED, Shop
 from tests.waiting import eventually
 
 
@@ -128,9 +130,41 @@ async def test_a_stopped_worker_that_wakes_after_its_lease_does_not_settle_what_
 def test_a_target_that_is_no_manager_is_a_sentence_and_exit_code_2(tmp_path: Path, target: str, word: str) -> None:
     environment = {**os.environ, "SHOP_RECORD": str(tmp_path / "record"), "GODWIT_URL": "memory://"}
     command = [sys.executable, "-m", "godwit", "worker", target]
-    done = subprocess.run(
-        command, env=environment, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert word in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("CONSUMER_MAX_CONCURRENCY", "many", "CONSUMER_MAX_CONCURRENCY is 'many'"),
+        ("GODWIT_URL", "carrier-pigeon://roof", "carrier-pigeon"),
+        ("MONITORING_ALERT_THRESHOLDS", "{", "MONITORING_ALERT_THRESHOLDS"),
+    ],
+)
+def test_a_configuration_error_is_a_sentence_and_exit_code_2(tmp_path: Path, name: str, text: str, word: str) -> None:
+    environment = {**os.environ, "SHOP_RECORD": str(tmp_path / "record"), "GODWIT_URL": "memory://", name: text}
+    command = [sys.executable, "-m", "godwit", "worker", "tests.runtime.shop:mq"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_a_handler_that_hangs_in_a_thread_is_no_longer_renewed_past_its_time_and_another_takes_over(
+    shop: Shop, tmp_path: Path
+) -> None:
+    config = tmp_path / "godwit.toml"
+    config.write_text("[consumer]\nprocessing_timeout = 500\nshutdown_grace = 500")
+    letters = QueueName("letters")
+    await shop.broker.declare(QueueSpec(name=letters))
+    await shop.publish("work", queue=letters)
+    with shop.worker(target="tests.runtime.workshop:mq", seconds=300, SHOP_CONFIG=str(config)) as hanging:
+        await eventually(lambda: shop.recorded("begin") == ["o0"], within=STARTED)
+        with shop.worker(target="tests.runtime.workshop:mq", SHOP_CONFIG=str(config)):
+            await eventually(lambda: shop.recorded("end") == ["o0"], within=STARTED)
+        hanging.send_signal(signal.SIGTERM)
+        assert hanging.wait(15) == 0, "a thread that hangs does not keep the process"
+    assert await shop.is_empty(letters)

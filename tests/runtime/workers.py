@@ -76,3 +76,10 @@ class Shop:
     async def states(self) -> Counter[InstanceStatus]:
         """Count the instances by their state."""
         return Counter(one.status for one in await instances(self.broker.shared, SYSTEM_CLOCK))
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Say whether a process handles SIGTERM itself by now."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)

@@ -31,6 +31,7 @@ class Condition:
         self._metrics, self._paused, self._trouble = metrics, paused, trouble
         self._problems: dict[int, str] = {}
         """What health callables complained of, by the number of the consumer."""
+        self._told: dict[Place, State] = {}
 
     def states(self) -> dict[Place, State]:
         """Return how this worker does, place by place."""
@@ -66,9 +67,14 @@ class Condition:
 
     async def beat(self) -> None:
         """Tell the other processes and the metrics."""
-        states = self.states()
+        self._told = states = self.states()
         self._report(states)
         await self._write(states)
+
+    async def beat_if_changed(self) -> None:
+        """Tell at once what is news: a pause, or a consumer that had to be started again."""
+        if self._told and self.states() != self._told:
+            await self.beat()
 
     async def goodbye(self) -> None:
         """Say that this worker ended of its own will."""

@@ -264,6 +264,7 @@ class Worker:
             lifted = True
         if lifted:
             self.nudge()
+        await self._condition.beat_if_changed()
 
     async def _settled(self, settlements: Sequence[Settlement], refused: Sequence[AckId]) -> None:
         ended = self._held.drop(settlements)

@@ -1,0 +1,52 @@
+"""kill -9 of `godwit worker` processes under load, judged by what handlers wrote to disk outside Godwit."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from godwit.cli.demo.tally import Tally
+from tests.runtime.workers import STARTED, Shop
+from tests.waiting import eventually
+
+MESSAGES = 1_500
+KILLS = 6
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a supervisor runs."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def held_by(shop: Shop, tally: Tally, pid: int) -> set[str]:
+    """Return the messages a process holds by the journal."""
+    await tally.follow(shop.broker.journal)
+    return {name for holder, name in tally.leases.values() if f"-{pid}-" in holder}
+
+
+@pytest.mark.timeout(150)
+async def test_kills_of_supervised_workers_lose_nothing_and_repeat_only_what_the_victims_held(shop: Shop) -> None:
+    random, tally, held = Random(11), Tally(), list[str]()
+    await shop.publish(*["work"] * MESSAGES)
+    with shop.worker("--processes", "3", seconds=0.01) as supervisor:
+        for kill in range(KILLS):
+            goal = (kill + 1) * MESSAGES // (KILLS + 3)
+            await eventually(lambda goal=goal: len(shop.recorded("end")) >= goal, within=STARTED)
+            victim = random.choice(children(supervisor.pid))
+            os.kill(victim, signal.SIGSTOP)  # so that what it holds can be looked up while it cannot let go
+            held += await held_by(shop, tally, victim)
+            os.kill(victim, signal.SIGKILL)
+        await eventually(shop.is_empty, within=timedelta(seconds=100))
+    assert held, "the killed workers held nothing: the test showed nothing"
+    ends = Counter(shop.recorded("end"))
+    assert set(ends) == {f"o{number}" for number in range(MESSAGES)}, "nothing is lost"
+    repeated = {name: count - 1 for name, count in ends.items() if count > 1}
+    assert repeated.keys() <= set(held), "only what a victim held is repeated"
+    assert sum(repeated.values()) <= len(held)
+    assert (await shop.group()).dead == 0
