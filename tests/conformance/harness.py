@@ -6,10 +6,11 @@ test waits; for the others (servers with a clock of their own) `let_pass` waits 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, GroupStats, Nack, QueueStats, Receipt
 from godwit.core.clock import Clock, ManualClock, SystemClock, from_ms, milliseconds
@@ -71,11 +72,61 @@ class SqliteBackend:
         return SqliteBroker(self._path, clock=self._clock)
 
 
+class RedisBackend:
+    """Messages live on a private server that all tests of a run share; it is emptied for each."""
+
+    program: Literal["redis", "valkey"] = "redis"
+
+    def __init__(self, place: Path, clock: Clock) -> None:
+        from tests.servers.redis import fresh
+
+        self._url = fresh(self.program).url
+        self._clock = clock if isinstance(clock, ManualClock) else None
+
+    def open(self) -> Broker:
+        from godwit.brokers.redis import RedisBroker
+
+        clock = self._clock
+        return RedisBroker(self._url) if clock is None else RedisBroker(self._url, now=lambda: str(clock.now_ms()))
+
+
+class ValkeyBackend(RedisBackend):
+    """The same on Valkey."""
+
+    program = "valkey"
+
+
+class RabbitBackend:
+    """Messages live on a private node that all tests of a run share, under names of their own; the ledger is a file."""
+
+    def __init__(self, place: Path, clock: Clock) -> None:
+        from tests.servers.rabbitmq import the_node
+
+        namespace = f"t{secrets.token_hex(4)}."
+        self._url = f"{the_node().url}?namespace={namespace}&ledger={place / 'ledger.db'}"
+
+    def open(self) -> Broker:
+        from godwit.brokers.rabbitmq import RabbitMQBroker
+
+        return RabbitMQBroker(self._url)
+
+    async def clear(self) -> None:
+        """Remove the queues of the test, so that the node does not fill up."""
+        async with self.open() as broker:
+            for queue in await broker.stats():
+                await broker.remove(queue.name)
+
+
 BACKENDS: Final[dict[str, Callable[[Path, Clock], Backend]]] = {
     "memory": MemoryBackend,
     "sqlite": SqliteBackend,
+    "rabbitmq": RabbitBackend,
+    "redis": RedisBackend,
+    "valkey": ValkeyBackend,
 }
-RETURNS_BY_PUBLISH_POSITION: Final = frozenset({"memory", "sqlite"})
+REAL_TIME: Final = frozenset({"rabbitmq"})
+"""Backends whose server keeps its own time: tests wait for it."""
+RETURNS_BY_PUBLISH_POSITION: Final = frozenset({"memory", "sqlite", "redis", "valkey"})
 """Backends whose returned messages go to their publish position; elsewhere they go by order of return."""
 
 
@@ -84,7 +135,7 @@ class Harness:
 
     def __init__(self, name: str, place: Path, *, live: bool = False) -> None:
         self.name = name
-        self.clock: ManualClock | None = None if live else ManualClock()
+        self.clock: ManualClock | None = None if live or name in REAL_TIME else ManualClock()
         self._system = SystemClock()
         self._backend = BACKENDS[name](place, self.clock or self._system)
         self._open: list[Broker] = []
@@ -97,6 +148,13 @@ class Harness:
         for broker in self._open:
             await broker.close()
         self._open.clear()
+
+    async def finish(self) -> None:
+        """Stop, and take away what the backend would keep after the test."""
+        await self.stop()
+        clear = getattr(self._backend, "clear", None)
+        if clear is not None:
+            await clear()
 
     async def another(self) -> Broker:
         """Return a further client of the same backend."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from godwit.brokers.contract import Broker
-from godwit.core.errors import InvalidSetting, UnknownScheme
+from godwit.core.errors import ExtraRequired, InvalidSetting, UnknownScheme
 
 
 def _memory(url: str) -> Broker:
@@ -23,12 +23,34 @@ def _sqlite(url: str) -> Broker:
     return SqliteBroker.from_url(url)
 
 
-SCHEMES: Final[dict[str, Callable[[str], Broker]]] = {"memory": _memory, "sqlite": _sqlite}
+def _redis(url: str, max_connections: int | None = None, *, journal_bodies: bool = False) -> Broker:
+    try:
+        from godwit.brokers.redis import RedisBroker
+    except ImportError as error:
+        raise ExtraRequired("The Redis broker", "redis") from error
+
+    if max_connections is None:
+        return RedisBroker(url, journal_bodies=journal_bodies)
+    return RedisBroker(url, max_connections=max_connections, journal_bodies=journal_bodies)
 
 
-def connect(url: str) -> Broker:
-    """Return the broker a URL names, such as `sqlite:///godwit.db` or `memory://`; use it with `async with`."""
+SCHEMES: Final[dict[str, Callable[[str], Broker]]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "redis": _redis,
+    "rediss": _redis,
+}
+
+
+def connect(url: str, *, redis_connections: int | None = None, journal_bodies: bool = False) -> Broker:
+    """Return the broker a URL names, such as `sqlite:///godwit.db` or `memory://`; use it with `async with`.
+
+    `redis_connections` is the most that a Redis broker opens for its calls; `journal_bodies` says that its journal
+    keeps whole messages unless a queue says otherwise: somebody reads them.
+    """
     scheme, separator, _ = url.partition("://")
+    if scheme in {"redis", "rediss"} and separator:
+        return _redis(url, redis_connections, journal_bodies=journal_bodies)
     make = SCHEMES.get(scheme) if separator else None
     if make is None:
         raise UnknownScheme(scheme if separator else url, tuple(SCHEMES))

@@ -1,0 +1,142 @@
+-- Included after _copies.lua: what time asks for in one group, in the order of docs/broker-semantics.md.
+-- At most CARE copies of each kind per call; the answer says how many changes there were and whether more is due.
+local CARE = 200
+
+local function forgive(b, name, gap)
+  local rows, found = {}, {}
+  local open = redis.call('ZRANGE', KEYS[b + LEASES], 0, -1, 'WITHSCORES')
+  local shortest
+  for n = 1, #open, 2 do
+    local c = at_member(b, open[n])
+    if c.length < gap then
+      local deadline = tonumber(open[n + 1]) + c.length
+      redis.call('ZADD', KEYS[b + LEASES], deadline, c.member)
+      found[#found + 1] = {c.seq, '\148' .. pack(c.id, c.seq, c.member, deadline)}
+    end
+    if not shortest or c.length < shortest then shortest = c.length end
+  end
+  table.sort(found, function(x, y) return x[1] < y[1] end)
+  for n = 1, #found do rows[n] = found[n][2] end
+  if shortest then redis.call('HSET', KEYS[b + GROUP], 'shortest', shortest) end
+  write('lease_moved', name, nil, depth(b), rows)
+  return #rows
+end
+
+local function backoff(conf, attempt)
+  local least, most = tonumber(conf.bmin), tonumber(conf.bmax)
+  if not least or least == 0 then return 0 end
+  if attempt > 65 then return most end
+  return math.floor(math.min(least * 2 ^ (attempt - 1), most))
+end
+
+local function take_back(b, name, conf)
+  local due = redis.call('ZRANGEBYSCORE', KEYS[b + LEASES], '-inf', now, 'WITHSCORES', 'LIMIT', 0, CARE)
+  if #due == 0 then return 0 end
+  local found = {}
+  for n = 1, #due, 2 do
+    local c = at_member(b, due[n])
+    c.deadline = tonumber(due[n + 1])
+    found[#found + 1] = c
+  end
+  table.sort(found, function(x, y)
+    if x.deadline ~= y.deadline then return x.deadline < y.deadline end
+    return x.seq < y.seq
+  end)
+  local workers, returned, dead = {lease_expired = {}, dead_lettered = {}}, {}, {}
+  local function note(rows, order, worker, row)
+    if not rows[worker] then
+      rows[worker] = {}
+      order[#order + 1] = worker
+    end
+    table.insert(rows[worker], row)
+  end
+  for _, c in ipairs(found) do
+    unlease(b, c)
+    c.crashes = c.crashes + 1
+    local poison = conf.mc > 0 and c.crashes >= conf.mc
+    if poison or (conf.ma > 0 and c.attempt >= conf.ma) then
+      local kind = poison and 'poison' or 'transient'
+      bury(b, c, kind)
+      note(dead, workers.dead_lettered, c.worker, end_row(c, now - c.leased, kind))
+    else
+      give_back(b, c, now + backoff(conf, c.attempt))
+      note(returned, workers.lease_expired, c.worker, end_row(c, now - c.leased, nil, nil, c.ready))
+    end
+  end
+  local after = depth(b)
+  for _, worker in ipairs(workers.lease_expired) do write('lease_expired', name, worker, after, returned[worker]) end
+  for _, worker in ipairs(workers.dead_lettered) do write('dead_lettered', name, worker, after, dead[worker]) end
+  return #found
+end
+
+local function expire(b, name)
+  local due = redis.call('ZRANGEBYSCORE', KEYS[b + EXPIRING], '-inf', now, 'LIMIT', 0, CARE)
+  if #due == 0 then return 0 end
+  local rows = {}
+  for _, place in ipairs(due) do
+    local c
+    -- Ending a head may have moved the next one of this list from the hash to its lane: look in both.
+    if #place == 16 then
+      local value = redis.call('HGET', KEYS[b + PARKED], format('%.0f', tonumber(place)))
+      c = value and parse(value)
+    else
+      c = at_entry(b, tonumber(string.sub(place, 18, 18)), string.sub(place, 20))
+    end
+    local moved = to_lanes[b .. ':' .. string.sub(place, 1, 16)]
+    if not c and moved then c = at_entry(b, moved[1], moved[2]) end
+    if c then
+      withdraw(b, c)
+      bury(b, c, 'expired')
+      rows[#rows + 1] = end_row(c, nil, 'expired')
+    end
+  end
+  write('message_expired', name, nil, depth(b), rows)
+  return #rows
+end
+
+local function due_delays(b)
+  local due = redis.call('ZRANGEBYSCORE', KEYS[b + DELAYED], '-inf', now, 'LIMIT', 0, CARE)
+  if #due == 0 then return 0 end
+  redis.call('ZREM', KEYS[b + DELAYED], unpack(due))
+  for _, place in ipairs(due) do
+    local c = parse(redis.call('HGET', KEYS[b + PARKED], format('%.0f', tonumber(place))))
+    unstore(b, c)
+    wait(b, c)
+  end
+  return #due
+end
+
+local CONF = {'mc', 'ma', 'bmin', 'bmax', 'fo', 'looked', 'shortest', 'run', 'fm', 'fb', 'pulls', 'lbytes', 'ordered'}
+
+local function configuration(b)
+  local values, conf = redis.call('HMGET', KEYS[b + GROUP], unpack(CONF)), {}
+  for n, field in ipairs(CONF) do conf[field] = values[n] end
+  if not conf.looked then return nil end
+  for _, field in ipairs({'mc', 'ma', 'looked', 'fm', 'fb', 'pulls', 'lbytes'}) do
+    conf[field] = tonumber(conf[field] or 0)
+  end
+  return conf
+end
+
+-- `run` names the server's process: another one means that it was restarted, an outage of whatever length.
+local function care(b, name, conf, run)
+  local changes = 0
+  if redis.call('ZCARD', KEYS[b + LEASES]) > 0 then
+    local gap = now - conf.looked
+    if run ~= '' and conf.run ~= run then gap = math.huge end
+    if conf.fo == '1' and gap > tonumber(conf.shortest or 0) then changes = forgive(b, name, gap) end
+    changes = changes + take_back(b, name, conf)
+  end
+  redis.call('HSET', KEYS[b + GROUP], 'looked', now, 'run', run)
+  changes = changes + expire(b, name) + due_delays(b)
+  return changes
+end
+
+local function next_due(b)
+  local soonest
+  for _, key in ipairs({LEASES, DELAYED, EXPIRING}) do
+    local first = redis.call('ZRANGE', KEYS[b + key], 0, 0, 'WITHSCORES')[2]
+    if first and (not soonest or tonumber(first) < soonest) then soonest = tonumber(first) end
+  end
+  return soonest and soonest - now or -1
+end

@@ -1,0 +1,55 @@
+-- Create a queue and groups, or change their settings.
+--
+-- KEYS   1 meta, 2 journal, 3 inbox, then 15 keys for each group given
+-- ARGV   1 time, 2 queue, 3 version expected ('' for a queue that does not exist), 4 the queue's settings as JSON,
+--        5 all its groups' settings as JSON, 6 a random epoch for a new journal, 7 number of groups
+--        given, then per group: name, its settings as JSON, 1 when it is new, max_crashes,
+--        max_delivery_attempts, backoff minimum, backoff maximum, 1 for forgive_outages, flow control messages, flow
+--        control bytes, 1 for message_ordering (0 for none); last the server's run id
+-- Gives  {'stale'} when the version is another, {'type', key, found} when a key of another type is in the way: nothing
+--        has changed then. Else {'ok', new version}.
+--@include _step
+--@include _copies
+local version = kept[7] and kept[6] or ''
+if version ~= ARGV[3] then return {'stale'} end
+local TYPES = {
+  'hash', 'stream', 'stream', 'stream', 'stream', 'hash', 'zset', 'zset', 'zset', 'hash', 'zset', 'hash', 'zset',
+  'stream', 'zset',
+}
+local function wrong(key, wanted)
+  local found = redis.call('TYPE', key)['ok']
+  return found ~= 'none' and found ~= wanted and {'type', key, found}
+end
+local groups = tonumber(ARGV[7])
+local trouble = wrong(journal, 'stream') or wrong(KEYS[3], 'stream')
+for g = 1, groups do
+  for place, wanted in ipairs(TYPES) do trouble = trouble or wrong(KEYS[3 + (g - 1) * BLOCK + place], wanted) end
+end
+if trouble then return trouble end
+
+if not epoch then
+  epoch = ARGV[6]
+  redis.call('HSET', meta, 'epoch', epoch)
+end
+local next_version = redis.call('HINCRBY', meta, 'v', 1)
+redis.call('HSET', meta, 'spec', ARGV[4], 'groups', ARGV[5])
+if version == '' then
+  redis.call('HSET', meta, 'published', 0, 'duplicates', 0)
+  write('queue_created', nil, nil, nil, {'\145' .. string.char(0xc6) .. struct.pack('>I4', #ARGV[4]) .. ARGV[4]})
+end
+for g = 1, groups do
+  local b, at = 3 + (g - 1) * BLOCK, 7 + 11 * (g - 1)
+  local name, spec, new = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
+  local flow = (ARGV[at + 9] ~= '0' or ARGV[at + 10] ~= '0') and '1' or '0'
+  redis.call('HSET', KEYS[b + GROUP], 'mc', ARGV[at + 4], 'ma', ARGV[at + 5], 'bmin', ARGV[at + 6], 'bmax', ARGV[at + 7],
+    'fo', ARGV[at + 8], 'fm', ARGV[at + 9], 'fb', ARGV[at + 10], 'ordered', ARGV[at + 11], 'flow', flow)
+  if new then
+    redis.call('HSET', KEYS[b + GROUP], 'looked', now, 'run', ARGV[#ARGV], 'bytes', 0, 'lbytes', 0, 'dropped', 0, 'pulls', 0,
+      'letters', redis.call('HGET', meta, 'letters:' .. name) or 0)
+    redis.call('HDEL', meta, 'letters:' .. name)
+    write('group_created', name, nil, 0, {'\145' .. string.char(0xc6) .. struct.pack('>I4', #spec) .. spec})
+  end
+  ring(b) -- other limits may let more through
+end
+save()
+return {'ok', next_version}

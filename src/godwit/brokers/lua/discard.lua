@@ -1,0 +1,32 @@
+-- Delete dead letters of one queue.
+--
+-- KEYS   1 meta, 2 journal, then 15 keys for each group
+-- ARGV   1 time, 2 queue, 3 the queue they went to ('' when they are just deleted), 4 number of groups, 5 number of
+--        letters, then the groups' names, then per letter: number of its group, its number
+-- Gives  the indexes (from 1) of letters that do not exist.
+-- Works above maxmemory.
+--@include _step
+--@include _copies
+local target, groups, n = text(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
+local missing, order, rows = {}, {}, {}
+for i = 1, n do
+  local at = 5 + groups + 2 * (i - 1)
+  local g, id = tonumber(ARGV[at + 1]), ARGV[at + 2] .. '-0'
+  local stream = KEYS[2 + (g - 1) * BLOCK + LETTERS]
+  local entry = redis.call('XRANGE', stream, id, id)[1]
+  if entry then
+    local c = parse(entry[2][6])
+    redis.call('XDEL', stream, id)
+    if not rows[g] then
+      rows[g] = {}
+      order[#order + 1] = g
+    end
+    table.insert(rows[g], '\147' .. pack(c.id, c.seq, target))
+  else
+    missing[#missing + 1] = i
+  end
+end
+for _, g in ipairs(order) do write('discarded', ARGV[5 + g], nil, depth(2 + (g - 1) * BLOCK), rows[g]) end
+save()
+return missing

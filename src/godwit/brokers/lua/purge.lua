@@ -1,0 +1,51 @@
+-- Delete everything that waits in one group: not what is leased or dead.
+--
+-- KEYS   1 meta, 2 journal, then the group's 15 keys
+-- ARGV   1 time, 2 queue, 3 group
+-- Gives  how many copies were deleted. Takes about 2 us of the server's time for each.
+-- Works above maxmemory.
+--@include _step
+--@include _copies
+local b, name = 2, ARGV[3]
+redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
+local count, bytes, lowest, highest = 0, 0, nil, nil
+
+local function counted(c)
+  count = count + 1
+  bytes = bytes + c.size
+  if not lowest or c.seq < lowest then lowest = c.seq end
+  if not highest or c.seq > highest then highest = c.seq end
+  if text(c.key) and redis.call('HGET', KEYS[b + HEADS], c.key) == format('%.0f', c.seq) then
+    redis.call('HDEL', KEYS[b + HEADS], c.key)
+  end
+end
+
+for lane = 0, 3 do
+  local last = redis.call('HGET', KEYS[b + GROUP], 'c' .. lane)
+  repeat
+    local page = redis.call('XRANGE', KEYS[b + LANE + lane], last and '(' .. last or '-', '+', 'COUNT', 500)
+    local ids = {}
+    for n, entry in ipairs(page) do
+      counted(parse_entry(lane, entry[1], entry[2][2]))
+      ids[n] = entry[1]
+    end
+    if #ids > 0 then redis.call('XDEL', KEYS[b + LANE + lane], unpack(ids)) end
+  until #page < 500
+end
+local leased = {}
+for _, member in ipairs(redis.call('ZRANGE', KEYS[b + LEASES], 0, -1)) do
+  if string.sub(member, 1, 1) == 'p' then leased[string.sub(member, 2, string.find(member, ':', 1, true) - 1)] = true end
+end
+for _, ref in ipairs(redis.call('HKEYS', KEYS[b + PARKED])) do
+  if not leased[ref] then
+    counted(parse(redis.call('HGET', KEYS[b + PARKED], ref)))
+    redis.call('HDEL', KEYS[b + PARKED], ref)
+  end
+end
+redis.call('UNLINK', KEYS[b + AGAIN], KEYS[b + DELAYED], KEYS[b + BLOCKED], KEYS[b + EXPIRING])
+if count > 0 then
+  redis.call('HINCRBY', KEYS[b + GROUP], 'bytes', -bytes)
+  write('purged', name, nil, depth(b), {'\147' .. pack(count, lowest, highest)})
+end
+save()
+return count

@@ -1,0 +1,59 @@
+-- Remove a queue, or one group, with all it holds. The journal and its counters stay.
+--
+-- KEYS   1 meta, 2 journal, 3 dedup0, 4 dedup1, 5 later, 6 inbox, then 15 keys for each group to go
+-- ARGV   1 time, 2 queue, 3 version expected, 4 the group, or '' for the queue, 5 the groups left as JSON, then the
+--        names of the groups to go
+-- Gives  {'stale'} when the version is another, else {'ok', new version}.
+-- Works above maxmemory. Takes about 1 us of the server's time for each copy.
+--@include _step
+--@include _copies
+if not kept[7] or kept[6] ~= ARGV[3] then return {'stale'} end
+redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
+local group, count, lowest, highest = ARGV[4], 0, nil, nil
+
+local function counted(number)
+  count = count + 1
+  if not lowest or number < lowest then lowest = number end
+  if not highest or number > highest then highest = number end
+end
+
+local function all_in(stream, seq_of)
+  local last = '-'
+  repeat
+    local page = redis.call('XRANGE', stream, last, '+', 'COUNT', 500)
+    for _, entry in ipairs(page) do
+      counted(seq_of(entry))
+      last = '(' .. entry[1]
+    end
+  until #page < 500
+end
+
+local function seq_in(value)
+  local _, number = unpack_limit(value, 1, 0)
+  return number
+end
+
+for g = 1, #ARGV - 5 do
+  local b = 6 + (g - 1) * BLOCK
+  for lane = 0, 3 do
+    all_in(KEYS[b + LANE + lane], function(entry) return parse_entry(lane, entry[1], entry[2][2]).seq end)
+  end
+  all_in(KEYS[b + LETTERS], function(entry) return seq_in(entry[2][6]) end)
+  for _, value in ipairs(redis.call('HVALS', KEYS[b + PARKED])) do counted(seq_in(value)) end
+  redis.call('HSET', meta, 'letters:' .. ARGV[5 + g], redis.call('HGET', KEYS[b + GROUP], 'letters') or 0)
+  for place = 1, BLOCK - 1 do redis.call('UNLINK', KEYS[b + place]) end
+  ring(b) -- those who wait there are told
+  redis.call('PEXPIRE', KEYS[b + WAKE], 10000)
+end
+local row = {'\147' .. pack(count, lowest, highest)}
+if group == '' then
+  redis.call('UNLINK', KEYS[3], KEYS[4], KEYS[5])
+  redis.call('HDEL', meta, 'spec', 'groups', 'dg', 'ds', 'd0', 'd1')
+  write('queue_removed', nil, nil, 0, row)
+else
+  redis.call('HSET', meta, 'groups', ARGV[5])
+  write('group_removed', group, nil, 0, row)
+end
+local version = redis.call('HINCRBY', meta, 'v', 1)
+save()
+return {'ok', version}

@@ -1,0 +1,76 @@
+-- Let dead letters of one queue wait again as new copies, all or none.
+--
+-- KEYS   1 meta, 2 journal, then 15 keys for each group
+-- ARGV   1 time, 2 queue, 3 `check` to look for room only, else `do`, 4 number of groups, 5 max_size, 6 max_bytes (0: no
+--        limit), 7 number of lanes, 8 1 when the journal keeps bodies, 9 number of letters, then the groups' names,
+--        then per letter: number of its group, its number. No letter twice.
+-- Gives  {'full', group, limit} when a group is full: nothing has changed then. Else {'ok', indexes (from 1) of letters
+--        that do not exist}.
+-- Begins with a command that is refused above maxmemory.
+--@include _step
+--@include _copies
+local checking, groups, max_size, max_bytes = ARGV[3] == 'check', tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local lanes, bodies, n = tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
+local found, missing = {}, {}
+for g = 1, groups do found[g] = {} end
+for i = 1, n do
+  local at = 9 + groups + 2 * (i - 1)
+  local g, number = tonumber(ARGV[at + 1]), ARGV[at + 2]
+  local entry = redis.call('XRANGE', KEYS[2 + (g - 1) * BLOCK + LETTERS], number .. '-0', number .. '-0')[1]
+  if entry then
+    local c = parse(entry[2][6])
+    c.letter = entry[1]
+    table.insert(found[g], c)
+  else
+    missing[#missing + 1] = i
+  end
+end
+for g = 1, groups do
+  local b, bytes = 2 + (g - 1) * BLOCK, 0
+  for _, c in ipairs(found[g]) do bytes = bytes + c.size end
+  local room = depth(b) + #found[g]
+  if #found[g] > 0 and max_size > 0 and room > max_size then return {'full', ARGV[9 + g], 'max_size'} end
+  local held = tonumber(redis.call('HGET', KEYS[b + GROUP], 'bytes') or 0)
+  if #found[g] > 0 and max_bytes > 0 and held + bytes > max_bytes then return {'full', ARGV[9 + g], 'max_bytes'} end
+end
+if checking then return {'ok', unpack(missing)} end
+redis.call('HSET', meta, 'at', now) -- refused above maxmemory, before anything else has changed
+
+local function lane_of(priority)
+  if lanes == 1 or priority <= 20 then return 0 end
+  return priority <= 60 and 1 or (priority <= 80 and 2 or 3)
+end
+
+-- Groups in the order in which the call names them first.
+local order, seen = {}, {}
+for i = 1, n do
+  local g = tonumber(ARGV[9 + groups + 2 * (i - 1) + 1])
+  if not seen[g] and #found[g] > 0 then
+    seen[g] = true
+    order[#order + 1] = g
+  end
+end
+for _, g in ipairs(order) do
+  local b, rows = 2 + (g - 1) * BLOCK, {}
+  local ordered = redis.call('HGET', KEYS[b + GROUP], 'ordered') == '1'
+  for place, c in ipairs(found[g]) do
+    redis.call('XDEL', KEYS[b + LETTERS], c.letter)
+    local former = c.seq
+    local at, _, _, _, _, priority, _, _, deliver_at, _, schedule, campaign = unpack_limit(c.blob, 11, 0)
+    pseq = pseq + 1
+    c.seq, c.ready, c.expiry, c.attempt, c.failures, c.crashes, c.returned = pseq, now, 0, 0, 0, 0, 0
+    c.lane = lane_of(priority)
+    if ordered and text(c.key) then c.lane = lanes == 1 and 0 or 1 end
+    admit(b, c, ordered)
+    local body = '\192'
+    if bodies then
+      local after = unpack_limit(c.blob, 1, at) -- past replay_of
+      body = string.sub(c.blob, after + 1)
+    end
+    rows[place] = '\220\000\017' .. pack(c.id, c.seq, 0, 1, c.type, priority, c.lane, text(c.key))
+      .. pack(now, deliver_at or nil, nil, c.size, text(schedule), text(campaign), c.id) .. body .. pack(former)
+  end
+  write('replayed', ARGV[9 + g], nil, depth(b), rows)
+end
+save()
+return {'ok', unpack(missing)}

@@ -1,0 +1,30 @@
+-- Drop what a queue's journal need not keep, at most 1,000 chunks per call.
+--
+-- KEYS   1 meta, 2 journal, 3 readers
+-- ARGV   1 time, 2 queue, 3 journal_keep in ms, 4 journal_max_bytes
+-- Gives  {rows dropped, 1 when there may be more}.
+-- Works above maxmemory.
+--@include _step
+local keep_from, max_bytes = now - tonumber(ARGV[3]), tonumber(ARGV[4])
+local size = tonumber(redis.call('HGET', meta, 'jb') or 0)
+local read_by_all = seq
+local readers = redis.call('HVALS', KEYS[3])
+for _, reader in ipairs(readers) do read_by_all = math.min(read_by_all, tonumber(reader)) end
+local page = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1000)
+local gone, bytes, rows, unread = {}, 0, 0, 0
+for _, entry in ipairs(page) do
+  local chunk = entry[2][2]
+  local last = tonumber(string.sub(entry[1], 1, -3))
+  local _, _, _, first, at = unpack_limit(chunk, 4, 1)
+  if size - bytes <= max_bytes and (at >= keep_from or last > read_by_all) then break end
+  gone[#gone + 1] = entry[1]
+  bytes = bytes + #chunk
+  rows = rows + last - first + 1
+  if last > read_by_all then unread = unread + last - math.max(read_by_all, first - 1) end
+end
+if #gone > 0 then
+  redis.call('XDEL', journal, unpack(gone))
+  redis.call('HINCRBY', meta, 'jb', -bytes)
+  if unread > 0 then redis.call('HINCRBY', meta, 'jd', unread) end
+end
+return {rows, #gone == 1000 and 1 or 0}

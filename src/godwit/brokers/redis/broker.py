@@ -1,0 +1,282 @@
+"""The broker on a Redis server: an async shell over scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final, Self
+
+from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
+from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
+from godwit.brokers.listener import LoopListener
+from godwit.brokers.redis import keys, survey
+from godwit.brokers.redis.address import Address
+from godwit.brokers.redis.catalog import Catalog, Known
+from godwit.brokers.redis.held import HeldLeases
+from godwit.brokers.redis.inbox import Inbox
+from godwit.brokers.redis.journal import RedisJournal
+from godwit.brokers.redis.letters import RedisDeadLetters
+from godwit.brokers.redis.listening import Listeners
+from godwit.brokers.redis.publish import Publisher
+from godwit.brokers.redis.reach import Now, Reach, servers_time
+from godwit.brokers.redis.renewing import Renewer
+from godwit.brokers.redis.server import PATIENCE_SECONDS, Servers
+from godwit.brokers.redis.settling import Settler
+from godwit.brokers.redis.shared import RedisShared
+from godwit.brokers.redis.taking import Pulled, Taker
+from godwit.core.envelope import Envelope
+from godwit.core.errors import BrokerClosed, InvalidSetting
+from godwit.core.names import AckId, GroupName, MessageId, QueueName
+from godwit.core.queues import GroupSpec, QueueSpec
+
+MAX_CONNECTIONS: Final = 10
+POOL_WAIT: Final = timedelta(seconds=5)
+
+
+class RedisBroker:
+    """A broker on one Redis server, for any number of processes on any number of machines.
+
+    A publish is as safe as the server's settings say when it returns (`appendonly yes`, `appendfsync`). At most
+    `max_connections` are open for calls; pulls that wait share one more, and renewing leases from a thread has one.
+    `journal_bodies` says what `journal_body = auto` means: whether whole messages are kept in the journal.
+    `now` gives scripts another time than the server's, for tests.
+    """
+
+    capabilities: frozenset[str] = frozenset()
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        pool_wait: timedelta = POOL_WAIT,
+        patience: timedelta = timedelta(seconds=PATIENCE_SECONDS),
+        journal_bodies: bool = False,
+        now: Now = servers_time,
+    ) -> None:
+        if max_connections < 1:
+            raise InvalidSetting("max_connections", max_connections, "1 or more")
+        self._address = Address.from_url(url)
+        self._servers = Servers(
+            self._address,
+            max_connections=max_connections,
+            wait_seconds=pool_wait.total_seconds(),
+            patience_seconds=patience.total_seconds(),
+        )
+        self._reach = Reach(self._servers, now)
+        self._catalog = Catalog(self._reach, bodies=journal_bodies)
+        self._held = HeldLeases()
+        self._publisher = Publisher(self._reach, self._catalog)
+        self._settler = Settler(self._reach, self._held)
+        self._taker = Taker(self._reach, self._catalog, self._held, self._settler.settle)
+        self._inbox = Inbox(self._reach, self._publisher)
+        self._renewer = Renewer(self._address, now)
+        self._listeners: Listeners | None = None
+        self._background: set[asyncio.Task[object]] = set()
+        self._letters = RedisDeadLetters(self._reach, self._catalog, self._publisher)
+        self._journal = RedisJournal(self._reach, self._catalog)
+        self._shared = RedisShared(self._reach)
+
+    @property
+    def dead_letters(self) -> RedisDeadLetters:
+        """The dead letters of all queues."""
+        return self._letters
+
+    @property
+    def journal(self) -> RedisJournal:
+        """The journal of all queues."""
+        return self._journal
+
+    @property
+    def shared(self) -> RedisShared:
+        """The values shared by all processes."""
+        return self._shared
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        """Connect, so that a wrong address or password is known now."""
+        if self._listeners is None:
+            await self._servers.open()
+            self._listeners = Listeners(self._servers)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close the broker."""
+        await self.close()
+
+    async def close(self) -> None:
+        """End all waiting and all connections."""
+        if self._servers.closed:
+            return
+        if self._listeners is not None:
+            await self._listeners.close()
+        if self._background:
+            await asyncio.wait(self._background, timeout=1)
+        self._servers.close()
+        self._renewer.close()
+
+    def _open(self) -> Listeners:
+        if self._listeners is None or self._servers.closed:
+            raise BrokerClosed(f"The Redis broker on {self._address.shown}")
+        return self._listeners
+
+    # The port
+
+    async def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec] = ()) -> None:
+        """Create a queue and groups, or change their settings."""
+        await self._catalog.declare(queue, groups)
+
+    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+        """Remove a queue, or one group, with all it holds; pulls waiting there end with an error."""
+        await self._catalog.remove(queue, group)
+
+    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+        """Delete everything that waits."""
+        known = await self._catalog.ask(queue)
+        if group is not None:
+            known.group(group)
+        purged = 0
+        for name in known.groups if group is None else (group,):
+            names = (*keys.step(queue), *keys.block(queue, name))
+            purged += await self._reach.run("purge", queue, names, (name,))
+        return purged
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+        """Store messages for every group."""
+        return await self._publisher.publish(envelopes)
+
+    async def pull(
+        self,
+        queue: QueueName,
+        group: GroupName,
+        *,
+        worker: str,
+        limit: int,
+        lease: timedelta,
+        wait: timedelta = NO_WAIT,
+        max_bytes: int | None = None,
+    ) -> list[Delivery]:
+        """Lease up to `limit` messages; empty after `wait` when there are none."""
+        check_pull(limit, wait, max_bytes)
+        length_ms = lease_ms(lease)
+
+        async def once() -> list[Delivery]:
+            return await self._pull(queue, group, worker, limit, length_ms, max_bytes)
+
+        if not wait:
+            return await once()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait.total_seconds()
+        listener = self.listen([(queue, group)])
+        try:
+            while True:
+                listener.clear()
+                deliveries = await once()
+                left = until - loop.time()
+                if deliveries or left <= 0:
+                    return deliveries
+                await listener.wait(timedelta(seconds=left))
+        finally:
+            listener.close()
+
+    async def _pull(
+        self, queue: QueueName, group: GroupName, worker: str, limit: int, length_ms: int, max_bytes: int | None
+    ) -> list[Delivery]:
+        """Pull once; what a cancelled caller does not get is handed back."""
+        listeners = self._open()
+        pulling = asyncio.get_running_loop().create_task(
+            self._taker.pull(queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes)
+        )
+        try:
+            pulled = await asyncio.shield(pulling)
+        except asyncio.CancelledError:
+            self._in_background(self._hand_back(pulling))
+            raise
+        listeners.due((queue, group), pulled.due_ms)
+        if pulled.inbox and await self._inbox.move(queue) and not pulled.deliveries:
+            return await self._pull(queue, group, worker, limit, length_ms, max_bytes)
+        return pulled.deliveries
+
+    async def _hand_back(self, pulling: asyncio.Task[Pulled]) -> None:
+        pulled = await pulling
+        if pulled.deliveries:
+            await self._settler.settle([HandBack(delivery.ack_id) for delivery in pulled.deliveries])
+
+    def _in_background(self, errand: object) -> None:
+        task: asyncio.Task[object] = asyncio.get_running_loop().create_task(errand)  # type: ignore[arg-type]
+        self._background.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[object]) -> None:
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: leases that could not be handed back run out
+
+    def listen(self, places: Sequence[Place]) -> LoopListener:
+        """Return a listener for these places; the broker must be open."""
+        return self._open().listen(places)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
+        """End leases; return the ack ids that were not, or no longer, valid."""
+        check_settlements(settlements)
+        return await self._settler.settle(settlements)
+
+    async def extend(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+        """Let leases end `lease` from now."""
+        return await self._settler.extend(ack_ids, lease_ms(lease))
+
+    def extend_now(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+        """Extend from any thread, also while the event loop is busy."""
+        length_ms = lease_ms(lease)
+        self._open()
+        return self._renewer.extend(ack_ids, length_ms)
+
+    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+        """Delete a message wherever it waits; the server looks through its queue, a thousand copies at a time."""
+        known = await self._catalog.ask(queue)
+        found = 0
+        for group in known.groups:
+            names, place = (*keys.step(queue), *keys.block(queue, group)), b""
+            while True:
+                count, place = await self._reach.run("cancel", queue, names, (group, message_id, place))
+                found += count
+                if not place:
+                    break
+        return found > 0
+
+    async def maintain(self) -> int:
+        """Do what time asks for."""
+        queues = {queue.name: queue for queue in await self._catalog.all()}
+        changes = 0
+        for queue in queues.values():
+            changes += await self._look_after(queue)
+        for queue in queues.values():
+            target = queues.get(queue.spec.dead_letter_queue or "")
+            if target is not None and target.groups:
+                changes += await self._letters.feed(queue, target)
+        for queue in queues.values():
+            step, arrivals = keys.step(queue.name), keys.arrivals(queue.name)
+            await self._reach.run("forget", queue.name, (*step, *arrivals[:3]), ())
+        await self._shared.forget()
+        await self._journal.trim()
+        return changes
+
+    async def _look_after(self, queue: Known) -> int:
+        changes = 0
+        for group in queue.groups:
+            names = (*keys.step(queue.name), *keys.block(queue.name, group))
+            while True:
+                done, more = await self._reach.run("maintain", queue.name, names, (group,), signed=True)
+                changes += done
+                if not more or not done:
+                    break
+        (waiting,) = await self._reach.ask(("EXISTS", keys.inbox(queue.name)))
+        if waiting:
+            changes += await self._inbox.move(queue.name)
+        return changes
+
+    async def stats(self) -> list[QueueStats]:
+        """Say how much every queue holds."""
+        return [await survey.stats(self._reach, queue) for queue in await self._catalog.all()]

@@ -1,0 +1,114 @@
+"""The inbox: what producers in other languages add with plain XADD becomes messages of the queue.
+
+An entry holds `payload` or `data`, a JSON text, and may hold `id`, `type`, `priority` (0 to 100) and `ordering_key`.
+Entries are moved by the publish script, where limits, deduplication, groups and journal apply; one that cannot be read
+becomes a dead letter of every group, with its fields as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from godwit.brokers.contract import PUBLISH_CHUNK
+from godwit.brokers.redis import keys
+from godwit.brokers.redis.publish import Publisher
+from godwit.brokers.redis.reach import Reach
+from godwit.core.envelope import Envelope, seal
+from godwit.core.errors import GodwitError, QueueFull
+from godwit.core.message import Message
+from godwit.core.names import QueueName
+
+SPOILED: Final = "godwit.inbox.spoiled"
+"""The type of messages made of entries that cannot be read."""
+_FIELDS: Final = frozenset({"payload", "data", "id", "type", "priority", "ordering_key"})
+
+
+class Inbox:
+    """Moves entries from inboxes into their queues."""
+
+    def __init__(self, reach: Reach, publisher: Publisher) -> None:
+        self._reach, self._publisher = reach, publisher
+
+    async def move(self, queue: QueueName) -> int:
+        """Move what is in a queue's inbox, as far as there is room; any number of processes may do so at once."""
+        moved = 0
+        while True:
+            (entries,) = await self._reach.ask(("XRANGE", keys.inbox(queue), "-", "+", "COUNT", PUBLISH_CHUNK))
+            if not entries:
+                return moved
+            envelopes, dead = read_entries(queue, entries)
+            tickets = [entry[0].decode() for entry in entries]
+            try:
+                await self._publisher.accept(envelopes, mode="inbox", tickets=tickets, dead=dead)
+            except QueueFull:
+                if not await self._move_one_by_one(envelopes, tickets, dead):
+                    return moved
+            moved += len(entries)
+
+    async def _move_one_by_one(
+        self, envelopes: Sequence[Envelope], tickets: Sequence[str], dead: frozenset[int]
+    ) -> bool:
+        """Move what fits; say whether everything did."""
+        for place, (envelope, ticket) in enumerate(zip(envelopes, tickets, strict=True), 1):
+            try:
+                spoiled = frozenset({1} & {int(place in dead)})
+                await self._publisher.accept([envelope], mode="inbox", tickets=[ticket], dead=spoiled)
+            except QueueFull:
+                return False
+        return True
+
+
+def read_entries(queue: QueueName, entries: Sequence[Any]) -> tuple[list[Envelope], frozenset[int]]:
+    """Return the messages of entries, and the places (from 1) of those that could not be read."""
+    envelopes: list[Envelope] = []
+    dead: set[int] = set()
+    for place, (entry, fields) in enumerate(entries, 1):
+        number = entry.decode()
+        named = {_text(fields[n]): fields[n + 1] for n in range(0, len(fields), 2)}
+        try:
+            envelopes.append(seal(_message(queue, number, named)))
+        except (GodwitError, msgspec.MsgspecError, ValueError) as error:
+            dead.add(place)
+            envelopes.append(seal(_spoiled(queue, number, named, str(error))))
+    return envelopes, frozenset(dead)
+
+
+def _message(queue: QueueName, entry: str, fields: dict[str, bytes]) -> Message:
+    unknown = set(fields) - _FIELDS
+    if unknown or ("payload" in fields) == ("data" in fields):
+        raise ValueError("it must have either `payload` or `data`, and no unknown fields")
+    given: dict[str, Any] = {"id": f"{queue}:{entry}", "created_at": _time(entry)}
+    given.update((name, fields[name].decode()) for name in ("id", "type", "ordering_key") if name in fields)
+    if "priority" in fields:
+        given["priority"] = int(fields["priority"])
+    payload = msgspec.json.decode(fields.get("payload", fields.get("data", b"")))
+    return Message(**given, queue=queue, payload=payload)
+
+
+def _spoiled(queue: QueueName, entry: str, fields: dict[str, bytes], problem: str) -> Message:
+    kept = {name: _text(value) for name, value in fields.items()}
+    return Message(
+        id=f"{queue}:{entry}",
+        queue=queue,
+        type=SPOILED,
+        created_at=_time(entry),
+        payload={"entry": entry, "problem": problem, "fields": kept},
+    )
+
+
+def _text(value: bytes) -> str:
+    """Return bytes as text from which they can be told again: what is not UTF-8 is written in hexadecimal."""
+    return value.decode("utf-8", "backslashreplace")
+
+
+def _time(entry: str) -> datetime:
+    """Return when an entry was added: its id begins with the server's time, unless its producer chose another."""
+    milliseconds = int(entry.partition("-")[0])
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,178 @@
+"""Dead letters on the server: paging, replay, discard, and feeding declared dead letter queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from godwit.brokers.arguments import check_limit
+from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
+from godwit.brokers.redis import keys
+from godwit.brokers.redis.catalog import Catalog, Known
+from godwit.brokers.redis.encoding import read_headed
+from godwit.brokers.redis.publish import Publisher, full_server, over_limit
+from godwit.brokers.redis.reach import Reach
+from godwit.brokers.redis.replies import Refused
+from godwit.brokers.redis.taking import ack_prefix
+from godwit.core.errors import QueueFull, QueueNotFound
+from godwit.core.failure import FailureKind
+from godwit.core.names import GroupName, QueueName
+
+_PARTS = 4
+_DIGITS = 12
+_LETTERS = keys.GROUP_PARTS.index("letters")
+
+
+class Aim(NamedTuple):
+    """Where a letter's id points: its place in the call, group and number."""
+
+    place: int
+    group: GroupName
+    number: int
+
+
+class RedisDeadLetters:
+    """The dead letters of all queues of a server."""
+
+    def __init__(self, reach: Reach, catalog: Catalog, publisher: Publisher) -> None:
+        self._reach, self._catalog, self._publisher = reach, catalog, publisher
+
+    async def page(
+        self, name: QueueName, *, group: GroupName | None = None, after: LetterId | None = None, limit: int = 100
+    ) -> list[DeadLetter]:
+        """List those of a queue, or of all queues that share the dead letter queue `name`."""
+        check_limit(limit)
+        queues = await self._catalog.all()
+        found = [queue for queue in queues if name in (queue.name, queue.spec.dead_letter_queue)]
+        if not found:
+            raise QueueNotFound(name, tuple(queue.name for queue in queues))
+        places = sorted(
+            (ack_prefix(queue.name, one), queue.name, one)
+            for queue in found
+            for one in queue.groups
+            if group in (None, one)
+        )
+        letters: list[DeadLetter] = []
+        for prefix, queue_name, one in places:
+            if after is not None and f"{prefix}\x7f" < after:
+                continue
+            start = int(after.removeprefix(prefix)) if after is not None and after.startswith(prefix) else 0
+            letters += await self._of(queue_name, one, start, limit - len(letters))
+            if len(letters) >= limit:
+                break
+        return letters
+
+    async def _of(self, queue: QueueName, group: GroupName, after: int, limit: int) -> list[DeadLetter]:
+        stream = keys.block(queue, group)[_LETTERS]
+        (entries,) = await self._reach.ask(("XRANGE", stream, f"({after}-0", "+", "COUNT", limit))
+        return [_letter(queue, group, entry) for entry in entries]
+
+    async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
+        """Make them ready again; limits are looked at for all of them first."""
+        by_queue, missing = await self._aimed(letters)
+        for step in ("check", "do") if len(by_queue) > 1 else ("do",):
+            gone = []
+            for queue, aimed in by_queue:
+                gone += await self._replay(queue, aimed, step)
+        missing += gone if by_queue else []
+        return [letters[index] for index in sorted(missing)]
+
+    async def _replay(self, queue: Known, aimed: Sequence[Aim], step: str) -> list[int]:
+        groups, names, words = _addressed(queue, aimed)
+        spec = queue.spec
+        arguments = (
+            step, len(groups), spec.max_size or 0, spec.max_bytes or 0, spec.lanes, int(queue.keeps_body), len(aimed),
+            *groups, *words,
+        )  # fmt: skip
+        try:
+            answer = await self._reach.run("replay", queue.name, names, arguments)
+        except Refused as error:
+            raise full_server(queue) from error
+        if answer[0] == b"full":
+            raise over_limit(queue, answer)
+        return [aimed[index - 1].place for index in answer[1:]]
+
+    async def discard(self, letters: Sequence[LetterId]) -> list[LetterId]:
+        """Delete them."""
+        by_queue, missing = await self._aimed(letters)
+        for queue, aimed in by_queue:
+            missing += await self._discard(queue, aimed)
+        return [letters[index] for index in sorted(missing)]
+
+    async def _discard(self, queue: Known, aimed: Sequence[Aim], target: str = "") -> list[int]:
+        groups, names, words = _addressed(queue, aimed)
+        arguments = (target, len(groups), len(aimed), *groups, *words)
+        answer = await self._reach.run("discard", queue.name, names, arguments)
+        return [aimed[index - 1].place for index in answer]
+
+    async def _aimed(self, letters: Sequence[LetterId]) -> tuple[list[tuple[Known, list[Aim]]], list[int]]:
+        """Sort letters by queue; return those that cannot exist, or come twice, beside them."""
+        by_queue: dict[QueueName, list[Aim]] = {}
+        missing: list[int] = []
+        known = {queue.name: queue for queue in await self._catalog.all()} if letters else {}
+        seen: set[str] = set()
+        for index, letter in enumerate(letters):
+            parts = letter.split("#")
+            queue = known.get(parts[0])
+            there = len(parts) == _PARTS and queue is not None and parts[2] in queue.groups and parts[3].isdecimal()
+            if not there or letter in seen:
+                missing.append(index)
+                continue
+            seen.add(letter)
+            by_queue.setdefault(parts[0], []).append(Aim(index, parts[2], int(parts[3])))
+        return [(known[name], aimed) for name, aimed in by_queue.items()], missing
+
+    async def feed(self, source: Known, target: Known) -> int:
+        """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room."""
+        moved = 0
+        for group in source.groups:
+            size = PUBLISH_CHUNK
+            while size and (letters := await self._of(source.name, group, 0, size)):
+                envelopes = [
+                    msgspec.structs.replace(
+                        letter.envelope, queue=target.name, group=None, deliver_at_ms=None, expires_at_ms=None
+                    )
+                    for letter in letters
+                ]
+                try:
+                    # Each letter is a ticket: should this process end before the next step, it is not moved twice.
+                    await self._publisher.accept(envelopes, mode="moved", tickets=[letter.id for letter in letters])
+                except QueueFull:
+                    size = len(letters) // 2
+                    continue
+                aimed = [Aim(index, group, _number(letter.id)) for index, letter in enumerate(letters)]
+                moved += len(letters) - len(await self._discard(source, aimed, target.name))
+        return moved
+
+
+def _number(letter: LetterId) -> int:
+    return int(letter.rpartition("#")[2])
+
+
+def _addressed(queue: Known, aimed: Sequence[Aim]) -> tuple[list[GroupName], tuple[str, ...], list[Any]]:
+    """Return groups, keys and, per letter, the numbers of its group and of itself."""
+    groups = list(dict.fromkeys(aim.group for aim in aimed))
+    numbers = {group: number for number, group in enumerate(groups, 1)}
+    words = [word for aim in aimed for word in (numbers[aim.group], aim.number)]
+    return groups, (*keys.step(queue.name), *(key for one in groups for key in keys.block(queue.name, one))), words
+
+
+def _letter(queue: QueueName, group: GroupName, entry: Any) -> DeadLetter:
+    number = int(entry[0].partition(b"-")[0])
+    _, kind, _, dead_at, _, value = entry[1]
+    copy = read_headed(queue, value)
+    return DeadLetter(
+        id=LetterId(f"{ack_prefix(queue, group)}{number:0{_DIGITS}d}"),
+        queue=queue,
+        group=group,
+        envelope=copy.envelope,
+        publish_seq=copy.seq,
+        kind=FailureKind(kind.decode()),
+        dead_at_ms=int(dead_at),
+        attempt=copy.attempt,
+        failures=copy.failures,
+        crashes=copy.crashes,
+        errors=copy.errors,
+    )

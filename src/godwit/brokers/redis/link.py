@@ -1,0 +1,161 @@
+"""One connection to a server: commands out, replies in, in order.
+
+redis-py spends more time per call than the server does; hiredis, its parser, is used directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import hiredis
+
+from godwit.brokers.redis.address import Address
+from godwit.brokers.redis.replies import LinkLost, Refused
+
+OLDEST: Final = (6, 2)
+"""The oldest server whose commands the scripts know (ZMSCORE, exclusive ranges)."""
+Argument = str | bytes | int
+_pack: Final[Callable[[tuple[Argument, ...]], bytes]] = hiredis.pack_command  # type: ignore[assignment]
+
+
+class Server(NamedTuple):
+    """What a server says of itself: its process's id (another one after every start) and its version."""
+
+    run_id: str
+    version: str
+
+
+class Link(asyncio.Protocol):
+    """A connection that is used by one call at a time."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.server = Server("", "")
+        self.since = 0.0
+        """When the call it is busy with began, by the loop's clock."""
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader()
+        self._waiting: deque[tuple[asyncio.Future[Any], int, list[Any]]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._lost: Exception | None = None
+        self.idle_again: Callable[[Link], None] | None = None
+        """Called when the reply to a call that nobody waits for any more has come."""
+
+    # The protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Give replies to those who wait for them."""
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not False:
+                self._take(reply)
+        except hiredis.ProtocolError as error:
+            self.abort(LinkLost(f"the reply is not Redis's protocol ({error})"))
+
+    def _take(self, reply: Any) -> None:
+        future, wanted, replies = self._waiting[0]
+        replies.append(reply)
+        if len(replies) < wanted:
+            return
+        self._waiting.popleft()
+        if not future.done():
+            future.set_result(replies)
+        elif self.idle_again is not None:
+            idle_again, self.idle_again = self.idle_again, None
+            idle_again(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell those who wait."""
+        self.abort(LinkLost(str(exc) if exc else "the server closed the connection"))
+        if self.idle_again is not None:
+            idle_again, self.idle_again = self.idle_again, None
+            idle_again(self)
+
+    # Calls
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is connected, as far as is known."""
+        return self._lost is None and self._transport is not None
+
+    def send(self, *commands: Sequence[Argument]) -> asyncio.Future[list[Any]]:
+        """Send commands together; the future gives one reply for each, errors as values."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        if self._lost is not None or self._transport is None:
+            future.set_exception(self._lost or LinkLost("it is not connected"))
+            return future
+        self.since = self._loop.time()
+        self._waiting.append((future, len(commands), []))
+        if len(commands) == 1:
+            self._transport.write(_pack(tuple(commands[0])))
+        else:
+            self._transport.write(b"".join([_pack(tuple(command)) for command in commands]))
+        return future
+
+    async def open(self, timeout_seconds: float) -> None:
+        """Connect, log in and ask who is there."""
+        address = self.address
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._loop.create_connection(lambda: self, address.host, address.port, ssl=address.tls)
+                await self._greet()
+        except (OSError, TimeoutError) as error:
+            self.close()
+            reason = str(error) or f"no answer within {timeout_seconds:g} s"
+            raise LinkLost(reason) from error
+        except BaseException:
+            self.close()
+            raise
+
+    async def _greet(self) -> None:
+        commands: list[Sequence[Argument]] = []
+        address = self.address
+        if address.password is not None:
+            login = (address.username, address.password) if address.username else (address.password,)
+            commands.append(("AUTH", *login))
+        if address.database:
+            commands.append(("SELECT", address.database))
+        commands.append(("INFO", "server"))
+        replies = await self.send(*commands)
+        for reply in replies:
+            if isinstance(reply, hiredis.ReplyError):
+                raise Refused(str(reply))
+        self.server = read_info(replies[-1].decode())
+
+    def abort(self, error: Exception) -> None:
+        """Break the connection: those who wait get `error`."""
+        if self._lost is None:
+            self._lost = error
+        if self._transport is not None:
+            self._transport.abort()
+        while self._waiting:
+            future = self._waiting.popleft()[0]
+            if not future.done():
+                future.set_exception(self._lost)
+
+    def close(self) -> None:
+        """End it."""
+        self.abort(LinkLost("it was closed"))
+
+
+def read_info(text: str) -> Server:
+    """Read what `INFO server` says; refuse a server that is too old."""
+    facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    version = facts.get("redis_version", "")
+    if not new_enough(version):
+        oldest = ".".join(map(str, OLDEST))
+        raise Refused(f"VERSION it is Redis {version or 'of an unknown version'}, older than {oldest}")
+    return Server(facts.get("run_id", ""), version)
+
+
+def new_enough(version: str) -> bool:
+    """Say whether a version such as 7.0.15 knows the commands the scripts use."""
+    numbers = version.split(".")[:2]
+    return len(numbers) == len(OLDEST) and all(map(str.isdecimal, numbers)) and tuple(map(int, numbers)) >= OLDEST

@@ -1,0 +1,161 @@
+"""Connections to one server, each used by one call at a time.
+
+At most `size` are open. A call that finds all of them busy waits, `wait_seconds` at the most. Of those not in use at
+most half of `size` are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from godwit.brokers.redis.address import Address
+from godwit.brokers.redis.link import Argument, Link
+from godwit.brokers.redis.replies import LinkLost
+from godwit.core.errors import BrokerBusy
+
+CONNECT_SECONDS: Final = 5.0
+REPLY_SECONDS: Final = 30.0
+"""A reply that takes longer never comes: the connection is given up."""
+_LOOK_SECONDS: Final = 1.0
+
+
+class Pool:
+    """The connections of one process to one server."""
+
+    def __init__(
+        self, address: Address, *, size: int, wait_seconds: float, reply_seconds: float = REPLY_SECONDS
+    ) -> None:
+        self.address = address
+        self._size = size
+        self._wait_seconds = wait_seconds
+        self._reply_seconds = reply_seconds
+        self._idle: list[Link] = []
+        self._busy: set[Link] = set()
+        self._opening = 0
+        self._waiters: deque[asyncio.Future[Link | None]] = deque()
+        self._watch: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections there are, in use or not."""
+        return len(self._idle) + len(self._busy) + self._opening
+
+    @property
+    def idle_connections(self) -> int:
+        """How many connections wait to be used."""
+        return len(self._idle)
+
+    async def call(self, *commands: Sequence[Argument], signed: bool = False) -> list[Any]:
+        """Send commands together over one connection; return a reply for each, errors as values.
+
+        When `signed`, the last command ends with the run id of the server at the other end.
+        """
+        link = await self.acquire()
+        if signed:
+            commands = (*commands[:-1], (*commands[-1], link.server.run_id))
+        try:
+            replies = await link.send(*commands)
+        except asyncio.CancelledError:
+            # The reply is still to come; until then the connection is of no use to others.
+            link.idle_again = self.release
+            raise
+        except BaseException:
+            self.release(link)
+            raise
+        self.release(link)
+        return replies
+
+    async def acquire(self) -> Link:
+        """Return a connection for the caller alone."""
+        while self._idle:
+            link = self._idle.pop()
+            if link.usable:
+                self._busy.add(link)
+                self._start_watch()
+                return link
+        if self.open_connections < self._size:
+            return await self._open()
+        waiter: asyncio.Future[Link | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                link_or_none = await waiter
+        except BaseException as error:
+            if waiter.done() and not waiter.cancelled() and (given := waiter.result()) is not None:
+                self.release(given)
+            if isinstance(error, TimeoutError):
+                raise BrokerBusy(f"a call while all {self._size} connections were in use", self._wait_seconds) from None
+            raise
+        return link_or_none if link_or_none is not None else await self.acquire()
+
+    async def _open(self) -> Link:
+        link = Link(self.address)
+        self._opening += 1
+        try:
+            await link.open(CONNECT_SECONDS)
+        except BaseException:
+            self._opening -= 1
+            self._pass_on()
+            raise
+        self._opening -= 1
+        self._busy.add(link)
+        self._start_watch()
+        return link
+
+    def release(self, link: Link) -> None:
+        """Take a connection back."""
+        self._busy.discard(link)
+        if self._closed or not link.usable:
+            link.close()
+            self._pass_on()
+            return
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                self._busy.add(link)
+                waiter.set_result(link)
+                return
+        if len(self._idle) + 1 > max(1, self._size // 2):
+            link.close()
+        else:
+            self._idle.append(link)
+
+    def _pass_on(self) -> None:
+        """Let one who waits try to open a connection: there is room for one."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    # One timer for all calls: a deadline for each would cost as much as the call.
+
+    def _start_watch(self) -> None:
+        if self._watch is None and not self._closed:
+            self._watch = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        oldest = asyncio.get_running_loop().time() - self._reply_seconds
+        for link in list(self._busy):
+            if link.since < oldest:
+                link.abort(LinkLost(f"no reply within {self._reply_seconds:g} s"))
+        if self._busy:
+            self._start_watch()
+
+    def close(self) -> None:
+        """End all connections; calls under way fail."""
+        self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+        for link in (*self._idle, *self._busy):
+            link.close()
+        self._idle.clear()
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(LinkLost("it was closed"))

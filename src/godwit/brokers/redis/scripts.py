@@ -1,0 +1,36 @@
+"""The Lua scripts of `godwit/brokers/lua`, put together from their parts.
+
+A script is a file with its contract on top; a line `--@include name` stands for the file of that name, comments left
+out.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+_INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
+_COMMENT: Final = re.compile(r"^\s*--.*\n|\s+--[^'\n]*$", re.MULTILINE)
+
+
+class Script(NamedTuple):
+    """A script as the server runs it."""
+
+    name: str
+    source: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Return the script `name`, its parts put in."""
+    source = _INCLUDE.sub(lambda found: _read(found[1]), _read(name))
+    source = _COMMENT.sub("", source)
+    return Script(name, source, sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+def _read(name: str) -> str:
+    return (files("godwit.brokers") / "lua" / f"{name}.lua").read_text("utf-8")

@@ -1,0 +1,48 @@
+"""Small values that all processes see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from godwit.brokers.contract import SharedEntry
+from godwit.brokers.redis import keys
+from godwit.brokers.redis.link import Argument
+from godwit.brokers.redis.reach import Reach
+from godwit.core.clock import milliseconds
+
+
+class RedisShared:
+    """Values in one hash, with versions and ttls."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def _run(self, *arguments: Argument) -> Any:
+        return await self._reach.run_script("shared", (keys.SHARED,), (self._reach.now(), *arguments))
+
+    async def get(self, key: str) -> SharedEntry | None:
+        """Return the value, or None when it is missing or past its ttl."""
+        found = await self._run("get", key)
+        return SharedEntry(found[1], found[0]) if found is not None else None
+
+    async def put(self, key: str, value: bytes, *, expected: int | None, ttl: timedelta | None = None) -> int | None:
+        """Write when the present version is `expected`."""
+        version: int | None = await self._run(
+            "put", key, value, "" if expected is None else expected, "" if ttl is None else milliseconds(ttl)
+        )
+        return version
+
+    async def delete(self, key: str) -> None:
+        """Remove the value."""
+        await self._run("delete", key)
+
+    async def scan(self, prefix: str) -> Mapping[str, SharedEntry]:
+        """Return all values whose key begins with `prefix`."""
+        found = await self._run("scan", prefix)
+        return {found[n].decode(): SharedEntry(found[n + 2], found[n + 1]) for n in range(0, len(found), 3)}
+
+    async def forget(self) -> None:
+        """Drop what is past its ttl."""
+        await self._run("forget", "")
