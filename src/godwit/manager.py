@@ -34,8 +34,11 @@ from godwit.runtime.health import HealthCallable, HealthProbe, named
 from godwit.runtime.heartbeat import ConsumerInstance
 from godwit.runtime.observation import Observation
 from godwit.runtime.producer import QueueProducer
+from godwit.runtime.scheduler import MessageScheduler
 from godwit.runtime.tracing import traced
 from godwit.runtime.worker import Worker, WorkerSettings, worker_name
+from godwit.store.contract import Store
+from godwit.store.urls import connect as connect_store
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.sinks import Sink
 from godwit.telemetry.tracing import open_tracer
@@ -53,12 +56,14 @@ class MessageQueueManager:
         self,
         broker: Broker,
         *,
+        store: Store | None = None,
         settings: Settings | None = None,
         source: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
     ) -> None:
         self.broker = broker
+        self.store = store
         self.settings = settings or Settings()
         self.metrics = QueueMetricsCollector(window=self.settings.monitoring.alert_window)
         self.tracer = open_tracer(enabled=self.settings.monitoring.tracing)
@@ -83,13 +88,24 @@ class MessageQueueManager:
         self.monitor = self.observation.monitor
         self.dead_letters = DeadLetterQueueHandler(broker, check=self.schemas.check, clock=clock)
         self.control = QueueControl(broker, by=self._name, clock=clock)
+        self.scheduler = MessageScheduler(
+            broker,
+            None if store is None else store.schedules,
+            prepare=lambda message: self.producer.prepare(message),  # noqa: PLW0108 # there is none before it is open
+            publish=lambda message, deliver_at: self.enqueue(message, scheduled_at=deliver_at),
+            settings=self.settings.scheduler,
+            window_of=lambda queue: self.settings.queue(queue).spec.dedup_window,
+            name=self._name,
+            retention=self.settings.monitoring.retention,
+            metrics=self.metrics,
+            clock=clock,
+        )
         self.breaker = Breaker(None, "publish", owner=self._name, rule=self._breaker_rule(), clock=clock)
 
     @classmethod
     def from_url(cls, url: str | None = None, **options: Any) -> Self:
         """Return a manager for a broker's URL; without one the environment chooses, else the file godwit.db."""
-        settings = config.load(arguments={} if url is None else {"broker_url": url})
-        return cls(connect(settings.broker_url), settings=settings, **options)
+        return cls._connected(config.load(arguments={} if url is None else {"broker_url": url}), options)
 
     @classmethod
     def from_config(
@@ -97,6 +113,13 @@ class MessageQueueManager:
     ) -> Self:
         """Return a manager for a godwit.toml."""
         settings = config.load(file, environment=environment, arguments={} if url is None else {"broker_url": url})
+        return cls._connected(settings, options)
+
+    @classmethod
+    def _connected(cls, settings: Settings, options: dict[str, Any]) -> Self:
+        """Return a manager for the broker and the store that the configuration names; neither is opened yet."""
+        if settings.store_url is not None:
+            options.setdefault("store", connect_store(settings.store_url))
         return cls(connect(settings.broker_url), settings=settings, **options)
 
     # Opening and closing
@@ -142,6 +165,8 @@ class MessageQueueManager:
         if self._producer is not None:
             await self._producer.close()
         await self.observation.close()
+        if self.store is not None:
+            await self.store.close()
         await self.broker.close()
 
     def _wanted(self) -> list[QueueConfiguration]:
@@ -184,9 +209,21 @@ class MessageQueueManager:
         producer = self.producer
         return await self.breaker.execute(lambda: producer.enqueue_many(messages), failure=BrokerError)
 
-    async def schedule_message(self, message: Message, deliver_at: datetime) -> MessageId:
-        """Publish a message that is delivered at a time to come, and return its id."""
-        return await self.enqueue(message, scheduled_at=deliver_at)
+    async def schedule_message(
+        self,
+        message: Message,
+        deliver_at: datetime | None = None,
+        *,
+        cron: str | None = None,
+        timezone: str = "UTC",
+        **options: Any,
+    ) -> str:
+        """Let a message be delivered at a time to come and return its id, or by `cron` and return the schedule's.
+
+        Due within an hour it waits in the broker, later in the store (without one always in the broker). `options` of
+        a recurring one are those of `scheduler.add`.
+        """
+        return await self.scheduler.accept(message, deliver_at, cron=cron, timezone=timezone, **options)
 
     async def discard(self, queue: str, message_id: MessageId) -> bool:
         """Delete a message that waits, in all groups of its queue; say whether there was one."""

@@ -167,6 +167,7 @@ SETTINGS: Final = by_name(
             variables("SCHEDULER_MAX_FUTURE_DAYS"),
             "scheduler.max_future",
         ),
+        Key("scheduler.look_ahead", MILLISECONDS),
         Key("scheduler.cleanup_interval", MILLISECONDS, variables("SCHEDULER_CLEANUP_INTERVAL")),
         Key("scheduler.minute_schedule", CRON, variables("CRON_MINUTE_SCHEDULE")),
         Key("redis.url", OrNone(Url(schemes=("redis", "rediss"), bare="redis")), variables("REDIS_URL")),

@@ -231,8 +231,12 @@ class MonitoringSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """How the scheduler ticks and what it forgets; delivery itself is exact."""
+    """How the scheduler ticks and what it forgets; delivery itself is exact.
 
+    What is due within `look_ahead` is with the broker, what is due later in the store.
+    """
+
+    look_ahead: timedelta = timedelta(hours=1)
     precision: timedelta = timedelta(minutes=1)
     max_future: timedelta = timedelta(days=365)
     cleanup_interval: timedelta = timedelta(hours=1)

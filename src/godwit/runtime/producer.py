@@ -166,6 +166,10 @@ class QueueProducer:
         """Whether it takes no more messages."""
         return self._closed
 
+    def prepare(self, message: Message) -> Envelope:
+        """Return a message as it would be published; it is not."""
+        return self._preparation.prepare(message)
+
     def stats(self) -> ProducerStats:
         """Return what it has done so far, and how fast it goes."""
         return self._counts.stats()

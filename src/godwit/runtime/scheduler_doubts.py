@@ -1,0 +1,61 @@
+"""Whether a broker already has a message that a scheduler may have published before it died.
+
+Inside the queue's deduplication window publishing again is harmless. Later somebody must be asked: the store, which
+knows what its recorder has read, and the journal, which knows the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from godwit.brokers.contract import Journal
+from godwit.core.errors import JournalLost
+from godwit.core.journal import LAYOUTS, Event, Position, decode_chunk, shard_name
+from godwit.core.logs import get_logger
+from godwit.core.names import MessageId, QueueName
+
+Ask = Callable[[Sequence[MessageId]], Awaitable[set[MessageId]]]
+"""Returns those messages that are known to have been accepted."""
+
+ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.DUPLICATE)
+_ROWS: Final = 10_000
+_ID: Final = {event: LAYOUTS[event].index("message_id") for event in ARRIVALS}
+
+log = get_logger(__name__)
+
+
+class Doubts:
+    """Asks for messages: first `ask`, when there is a store that can tell, then the journal of their queue."""
+
+    def __init__(self, journal: Journal, *, ask: Ask | None = None) -> None:
+        self._journal, self._ask = journal, ask
+
+    async def known(self, queue: QueueName, ids: Sequence[MessageId]) -> set[MessageId]:
+        """Return those messages of a queue that its broker has accepted, as far as anybody remembers."""
+        found = set() if self._ask is None else await self._ask(ids)
+        left = set(ids) - found
+        return found | (await self._in_journal(queue, left) if left else set())
+
+    async def _in_journal(self, queue: QueueName, wanted: set[MessageId]) -> set[MessageId]:
+        found: set[MessageId] = set()
+        shard = shard_name(queue)
+        ends = (await self._journal.shards()).get(shard)
+        if ends is None:
+            return found
+        at = Position(ends.epoch, ends.first_seq - 1)
+        while at.seq < ends.last_seq and found != wanted:
+            try:
+                chunks = await self._journal.read(shard, at, limit=_ROWS)
+            except JournalLost:
+                # Trimmed under our hands. What is gone is older than what is kept; read on from there.
+                log.warning("journal trimmed while looking for published firings", queue=queue)
+                return found | await self._in_journal(queue, wanted - found)
+            if not chunks:
+                break
+            for chunk in map(decode_chunk, chunks):
+                if chunk.event in _ID:
+                    column = _ID[chunk.event]
+                    found |= wanted.intersection(row[column] for row in chunk.rows)
+                at = Position(chunk.epoch, chunk.last_seq)
+        return found

@@ -1,0 +1,101 @@
+"""How the schedulers are doing: each tells all processes when it last ticked and how much is overdue."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final, Protocol
+
+import msgspec
+
+from godwit.brokers.contract import Shared
+from godwit.core.clock import Clock, milliseconds, to_ms
+from godwit.core.errors import GodwitError
+from godwit.store.schedules import Backlog
+from godwit.telemetry.health import Check, HealthCheck
+
+PREFIX: Final = "scheduler/"
+KEPT: Final = timedelta(hours=1)
+TICKS_MISSED: Final = 3
+"""A scheduler is missed when it did not tick for so many of its ticks."""
+
+
+class SchedulerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduler as it last told: `lag_seconds` is how late the oldest overdue firing is, `backlog` how many are."""
+
+    name: str
+    last_tick_ms: int
+    lag_seconds: float
+    backlog: int
+    error: str | None = None
+
+
+class SchedulerMetrics(Protocol):
+    """Where a scheduler reports; `godwit.telemetry.metrics.QueueMetricsCollector` is one."""
+
+    def scheduler(self, *, last_tick_ms: int, lag_seconds: float, backlog: int) -> None:
+        """Take how the scheduler is doing."""
+        ...
+
+
+_decoder = msgspec.json.Decoder(SchedulerEntry)
+
+
+class SchedulerHealth:
+    """One scheduler's entry, and its metrics."""
+
+    def __init__(self, shared: Shared, *, name: str, clock: Clock, metrics: SchedulerMetrics | None = None) -> None:
+        self._shared, self._name, self._clock, self._metrics = shared, name, clock, metrics
+        self.last: SchedulerEntry | None = None
+        self.last_error: str | None = None
+
+    async def ticked(self, backlog: Backlog) -> None:
+        """Tell that a tick went well."""
+        now_ms = self._clock.now_ms()
+        lag = 0.0 if backlog.oldest is None else max(0, now_ms - to_ms(backlog.oldest)) / 1_000
+        self.last_error = None
+        self.last = SchedulerEntry(name=self._name, last_tick_ms=now_ms, lag_seconds=lag, backlog=backlog.count)
+        if self._metrics is not None:
+            self._metrics.scheduler(last_tick_ms=now_ms, lag_seconds=lag, backlog=backlog.count)
+        await self._write(msgspec.json.encode(self.last), ttl=KEPT)
+
+    def failed(self, error: GodwitError) -> None:
+        """Remember why a tick did not end; the entry grows old by itself."""
+        self.last_error = str(error)
+
+    async def stopped(self) -> None:
+        """Take the entry away: this scheduler is not missed."""
+        try:
+            await self._shared.delete(PREFIX + self._name)
+        except GodwitError:
+            return  # it ends by itself
+
+    async def _write(self, value: bytes, *, ttl: timedelta) -> None:
+        key = PREFIX + self._name
+        entry = await self._shared.get(key)
+        await self._shared.put(key, value, expected=None if entry is None else entry.version, ttl=ttl)
+
+
+async def schedulers(shared: Shared) -> list[SchedulerEntry]:
+    """Return what the schedulers of all processes told within the last hour, by name."""
+    found = await shared.scan(PREFIX)
+    return sorted((_decoder.decode(entry.value) for entry in found.values()), key=lambda entry: entry.name)
+
+
+def scheduler_check(
+    shared: Shared, *, backlog: Callable[[], Awaitable[Backlog]], every: timedelta, clock: Clock
+) -> HealthCheck:
+    """Be content while a scheduler ticks and nothing is overdue, or while there is nothing to schedule."""
+
+    async def check() -> Check:
+        found = await schedulers(shared)
+        now_ms = clock.now_ms()
+        limit_ms = TICKS_MISSED * milliseconds(every)
+        overdue = await backlog()
+        lag = 0.0 if overdue.oldest is None else max(0, now_ms - to_ms(overdue.oldest)) / 1_000
+        alive = [one for one in found if now_ms - one.last_tick_ms <= limit_ms]
+        late = lag * 1_000 > limit_ms
+        detail = f"{len(alive)} of {len(found)} tick; {overdue.count:,} overdue, the oldest for {lag:.0f} s"
+        return Check("scheduler", healthy=not late and bool(alive or not found), detail=detail)
+
+    return check
