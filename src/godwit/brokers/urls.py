@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Final
 
 from godwit.brokers.contract import Broker
-from godwit.core.errors import ExtraRequired, InvalidSetting, UnknownScheme
+from godwit.core.errors import ExtraRequired, UnknownScheme
+from godwit.core.names import QueueName
+from godwit.core.settings import RabbitMQSettings
 
 
 def _memory(url: str) -> Broker:
     from godwit.brokers.memory import MemoryBroker
 
-    if url.rstrip("/") != "memory:":
-        raise InvalidSetting("url", url, "memory:// without a path")
-    return MemoryBroker()
+    return MemoryBroker.from_url(url)
 
 
 def _sqlite(url: str) -> Broker:
@@ -34,23 +34,46 @@ def _redis(url: str, max_connections: int | None = None, *, journal_bodies: bool
     return RedisBroker(url, max_connections=max_connections, journal_bodies=journal_bodies)
 
 
+def _rabbitmq(
+    url: str, given: RabbitMQSettings | None = None, default_queue: QueueName | None = None, *, bodies: bool = False
+) -> Broker:
+    try:
+        from godwit.brokers.rabbitmq import RabbitMQBroker
+    except ImportError as error:
+        raise ExtraRequired("The RabbitMQ broker", "rabbitmq") from error
+
+    return RabbitMQBroker.configured(url, given or RabbitMQSettings(), default_queue, journal_bodies=bodies)
+
+
 SCHEMES: Final[dict[str, Callable[[str], Broker]]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "redis": _redis,
     "rediss": _redis,
+    "amqp": _rabbitmq,
+    "amqps": _rabbitmq,
 }
 
 
-def connect(url: str, *, redis_connections: int | None = None, journal_bodies: bool = False) -> Broker:
+def connect(
+    url: str,
+    *,
+    redis_connections: int | None = None,
+    journal_bodies: bool = False,
+    rabbitmq: RabbitMQSettings | None = None,
+    default_queue: QueueName | None = None,
+) -> Broker:
     """Return the broker a URL names, such as `sqlite:///godwit.db` or `memory://`; use it with `async with`.
 
     `redis_connections` is the most that a Redis broker opens for its calls; `journal_bodies` says that its journal
-    keeps whole messages unless a queue says otherwise: somebody reads them.
+    keeps whole messages unless a queue says otherwise: somebody reads them. `rabbitmq` gives the parts of the
+    `default_queue` their names on a RabbitMQ server.
     """
     scheme, separator, _ = url.partition("://")
     if scheme in {"redis", "rediss"} and separator:
         return _redis(url, redis_connections, journal_bodies=journal_bodies)
+    if scheme in {"amqp", "amqps"} and separator:
+        return _rabbitmq(url, rabbitmq, default_queue, bodies=journal_bodies)
     make = SCHEMES.get(scheme) if separator else None
     if make is None:
         raise UnknownScheme(scheme if separator else url, tuple(SCHEMES))

@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Self, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from godwit.brokers.arguments import check_limit, check_pull, check_settlements, groups_or_default, lease_ms
 from godwit.brokers.contract import (
@@ -25,30 +27,55 @@ from godwit.brokers.contract import (
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.memory.engine import MemoryEngine
 from godwit.brokers.memory.listening import Listeners
+from godwit.brokers.memory.spill import left_over, load, save
 from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
 from godwit.core.envelope import Envelope
-from godwit.core.errors import BrokerClosed, JournalLost
+from godwit.core.errors import BrokerClosed, InvalidSetting, JournalLost
 from godwit.core.journal import Position
+from godwit.core.logs import get_logger
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 
 T = TypeVar("T")
 
+log = get_logger(__name__)
+
 
 class MemoryBroker:
-    """A broker inside this process; what it holds ends with the process."""
+    """A broker inside this process; what it holds ends with the process, or is kept in the file `spill`.
+
+    With `warns` it says on closing how much is lost: of use to applications, not to their tests.
+    """
 
     capabilities: frozenset[str] = frozenset()
 
-    def __init__(self, *, clock: Clock = SYSTEM_CLOCK, engine: MemoryEngine | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        engine: MemoryEngine | None = None,
+        spill: Path | None = None,
+        warns: bool = False,
+    ) -> None:
         self._clock = clock
+        self._spill, self._warns = spill, warns
         self._engine = engine or MemoryEngine(clock=clock)
         self._lock = threading.Lock()
-        self._listeners = Listeners(self._look, clock)
+        self._listeners = Listeners(self._look, self._attend, clock)
         self._closed = False
         self.dead_letters = MemoryDeadLetters(self)
         self.journal = MemoryJournal(self)
         self.shared = MemoryShared(self, clock)
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Return the broker of `memory://`, or of `memory://?spill=file.db`."""
+        parts = urlsplit(url)
+        options = parse_qs(parts.query, keep_blank_values=True)
+        files = options.pop("spill", None)
+        if parts.netloc or parts.path.strip("/") or parts.fragment or options or files == [""]:
+            raise InvalidSetting("url", url, "memory://, or memory://?spill=file.db")
+        return cls(spill=Path(files[0]) if files else None, warns=True)
 
     @property
     def closed(self) -> bool:
@@ -126,6 +153,10 @@ class MemoryBroker:
         with self._lock:
             return self._engine.ready(*place), self._engine.next_due_ms(*place)
 
+    def _attend(self, place: Place, due_ms: int) -> None:
+        with self._lock:
+            self._engine.attend(*place, due_ms)
+
     def notify(self) -> None:
         """Wake those who wait for what is ready now."""
         self._listeners.notify()
@@ -169,12 +200,25 @@ class MemoryBroker:
         return self.do(lambda engine: engine.stats())
 
     async def close(self) -> None:
-        """End all waiting; what the engine holds stays in it."""
+        """End all waiting; what the engine still holds is saved, or said to be lost."""
+        if self._closed:
+            return
         self._closed = True
         self._listeners.wake_all()
+        with self._lock:
+            count, dead = left_over(self._engine)
+            if count and self._spill is not None:
+                log.info("messages of the memory broker saved", count=save(self._spill, self._engine))
+            elif count and self._warns:
+                log.warning("messages lost with the memory broker", count=count, dead_letters=dead)
 
     async def __aenter__(self) -> Self:
-        """Nothing needs opening."""
+        """Take in what an earlier process saved; nothing else needs opening."""
+        if self._spill is not None and not self._closed:
+            with self._lock:
+                count = load(self._spill, self._engine, self._clock.now_ms())
+            if count:
+                log.info("messages of an earlier memory broker taken in", count=count)
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -87,6 +87,22 @@ class MemoryEngine:
                 created.letter_seq = queue.shard.letter_seqs.pop(group.name, 0)
                 queue.shard.append(Event.GROUP_CREATED, spec.name, group.name, None, 0, [(msgspec.json.encode(group),)])
 
+    @property
+    def queues(self) -> list[Queue]:
+        """Every queue, in the order of their declaration."""
+        return list(self._queues.values())
+
+    def attend(self, name: QueueName, group: GroupName, until_ms: int) -> None:
+        """Note that somebody watched a group until an instant, ready to look after it."""
+        queue = self._queues.get(name)
+        found = queue.groups.get(group) if queue is not None else None
+        if found is not None:
+            found.looked_after_ms = max(found.looked_after_ms, min(until_ms, self._clock.now_ms()))
+
+    def take_in(self, name: QueueName, envelopes: Sequence[Envelope], now_ms: int) -> None:
+        """Store messages that were accepted before: an earlier process held them."""
+        self._queue(name).accept(envelopes, now_ms, moved=True)
+
     def declared(self, name: QueueName) -> bool:
         """Say whether a queue exists."""
         return name in self._queues

@@ -12,13 +12,16 @@ from godwit.core.errors import NotFoundError
 
 Look = Callable[[Place], tuple[int, int | None]]
 """How many messages of a place are ready, and when the next may become so by itself."""
+Attend = Callable[[Place, int], None]
+"""Told of a place that somebody watched until an instant."""
 
 
 class Listeners:
     """Who listens where, and one timer for each place where something is due."""
 
-    def __init__(self, look: Look, clock: Clock) -> None:
+    def __init__(self, look: Look, attend: Attend, clock: Clock) -> None:
         self._look = look
+        self._attend = attend
         self._clock = clock
         self._places: dict[Place, dict[LoopListener, None]] = {}
         self._timers: dict[Place, tuple[int, asyncio.TimerHandle]] = {}
@@ -93,6 +96,9 @@ class Listeners:
 
     def _due(self, place: Place) -> None:
         """One listener looks; its pull notifies the others and sets the next timer."""
-        self._timers.pop(place, None)
+        armed = self._timers.pop(place, None)
         if place in self._places:
+            if armed is not None:
+                # Whoever waits for a lease to run out looks after the group: that is no outage.
+                self._attend(place, armed[0])
             self.wake(place, 1)
