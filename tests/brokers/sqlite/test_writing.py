@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import sqlite3
 import time
 from datetime import timedelta
@@ -11,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack
-from godwit.brokers.sqlite import SqliteBroker, writer
-from godwit.core.errors import QueueNotFound
+from godwit.brokers.sqlite import SqliteBroker, log, transactions
+from godwit.brokers.sqlite.filelock import FileLock
+from godwit.core.errors import BrokerUnavailable, QueueNotFound, StorageFull
 from godwit.core.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -33,8 +36,7 @@ FROM broker_groups g
 
 
 async def test_calls_that_wait_together_share_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits: list[str] = []
-    monkeypatch.setattr(writer, "reach", lambda name: commits.append(name) if name == "sqlite.after_commit" else None)
+    commits = watch_commits(monkeypatch)
     async with await declared(tmp_path / "godwit.db") as broker:
         commits.clear()
         await asyncio.gather(*(broker.publish([envelope(f"m-{number}")]) for number in range(200)))
@@ -54,24 +56,111 @@ async def test_one_refused_call_of_a_commit_does_not_undo_the_others(tmp_path: P
         assert await drain(broker) == ["a", "c"]
 
 
-async def test_publishes_are_written_through_and_pulls_are_not(tmp_path: Path) -> None:
-    levels: dict[str, str] = {}
-    async with await declared(tmp_path / "godwit.db") as broker:
-        assert broker._writer is not None
-        await broker.publish(envelopes(1))
-        levels["publish"] = broker._writer._synchronous
-        (delivery,) = await pull(broker)
-        levels["pull"] = broker._writer._synchronous
-        await broker.settle([GiveUp(delivery.ack_id, FailureKind.PERMANENT)])
+async def test_publishes_are_written_through_and_pulls_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "godwit.db"
+    seen = watch_the_disk(monkeypatch, path)
+    counts: dict[str, int] = {}
+    async with await declared(path) as broker:
+        for name, count in (("one", 1), ("many", 100), ("many again", 100)):
+            seen.clear()
+            await broker.publish(envelopes(count, name))
+            counts[name] = len(seen)
+        seen.clear()
+        deliveries = await pull(broker, 2)
+        await broker.settle([GiveUp(deliveries[0].ack_id, FailureKind.PERMANENT), Ack(deliveries[1].ack_id)])
+        counts["pull and settle"] = len(seen)
         (letter,) = await broker.dead_letters.page(Q)
         await broker.dead_letters.replay([letter.id])
-        levels["replay"] = broker._writer._synchronous
-    assert levels == {"publish": "FULL", "pull": "NORMAL", "replay": "FULL"}
+        counts["replay"] = len(seen)
+    assert counts == {"one": 1, "many": 1, "many again": 1, "pull and settle": 0, "replay": 1}
+
+
+async def test_others_go_on_while_a_publish_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "godwit.db"
+    async with await declared(path) as broker:
+        await broker.publish(envelopes(1))
+        seen = watch_the_disk(monkeypatch, path)
+        await broker.publish(envelopes(1, "n"))
+    # Committed, so that the disk's answer covers it, and nobody is kept out meanwhile.
+    assert seen == [(2, True)]
+
+
+async def test_a_publish_the_disk_does_not_take_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await declared(tmp_path / "godwit.db") as broker:
+        for number, (code, error) in enumerate(((errno.EIO, BrokerUnavailable), (errno.ENOSPC, StorageFull))):
+
+            def fail(_: int, code: int = code) -> None:
+                raise OSError(code, os.strerror(code))
+
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "fdatasync", fail)
+                with pytest.raises(error):
+                    await broker.publish(envelopes(1, str(number)))
+            # Publishing again is safe: it may have been stored, and then it is the same message.
+            await broker.publish(envelopes(1, str(number)))
+        assert await drain(broker) == ["0-0", "1-0"]
+
+
+def watch_the_disk(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[tuple[int, bool]]:
+    """At each sync of the log, note how many publishes a reader sees, and whether another writer could go on."""
+    seen: list[tuple[int, bool]] = []
+    sync = os.fdatasync
+
+    def watched(file: int) -> None:
+        if Path(f"/proc/self/fd/{file}").readlink() == Path(f"{path}-wal"):
+            reader = sqlite3.connect(path)
+            (published,) = reader.execute("SELECT coalesce(sum(publish_seq), 0) FROM broker_shards").fetchone()
+            reader.close()
+            lock = FileLock(Path(f"{path}.lock"))
+            seen.append((published, lock.try_acquire()))
+            lock.close()
+        sync(file)
+
+    monkeypatch.setattr(os, "fdatasync", watched)
+    return seen
+
+
+async def test_a_pull_and_a_settlement_of_one_turn_share_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = watch_commits(monkeypatch)
+    async with await declared(tmp_path / "godwit.db") as broker:
+        await broker.publish(envelopes(4))
+        (first,) = await pull(broker, 1)
+        commits.clear()
+        found, refused, unknown = await asyncio.gather(
+            pull(broker, 1), broker.settle([Ack(first.ack_id)]), broker.settle([Ack(first.ack_id)])
+        )
+        assert [len(found), refused, unknown] == [1, [], [first.ack_id]]
+        assert len(commits) == 1
+
+
+async def test_a_pull_given_up_before_its_turn_takes_nothing(tmp_path: Path) -> None:
+    async with await declared(tmp_path / "godwit.db") as broker:
+        await broker.publish(envelopes(3))
+        pulls = [asyncio.create_task(pull(broker, 1)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for one in pulls[:2]:
+            one.cancel()
+        found = await asyncio.gather(*pulls, return_exceptions=True)
+        assert [isinstance(one, asyncio.CancelledError) for one in found] == [True, True, False]
+        await eventually(lambda: _leased(broker, 1))
+
+
+async def _leased(broker: SqliteBroker, expected: int) -> bool:
+    return (await broker.stats())[0].groups[0].leased == expected
+
+
+def watch_commits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    commits: list[str] = []
+    patched = "sqlite.after_commit"
+    monkeypatch.setattr(transactions, "reach", lambda name: commits.append(name) if name == patched else None)
+    return commits
 
 
 async def test_the_log_stays_small_while_there_is_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(writer, "WAL_BYTES", 1 << 20)
+    monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(log, "WAL_BYTES", 1 << 20)
     path = tmp_path / "godwit.db"
     async with await declared(path) as broker:
         for number in range(60):

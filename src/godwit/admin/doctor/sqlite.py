@@ -199,7 +199,7 @@ def _mode(facts: Facts) -> Finding:
             "Without a write-ahead log readers and the writer wait for each other; some other tool has changed it.",
             "Open it once with Godwit while nobody else uses it: it goes back to WAL by itself.",
         )
-    return ok("journal mode", "wal; publishes commit with synchronous=FULL, pulls and settlements with NORMAL")
+    return ok("journal mode", "wal; publishes wait for the disk, pulls and settlements leave the log to the kernel")
 
 
 def _place(facts: Facts) -> Finding:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
+from godwit.brokers.sqlite.calls import Step
 from godwit.brokers.sqlite.connection import open_reader, translated
 from godwit.brokers.sqlite.listening import Listeners
 from godwit.brokers.sqlite.location import check_location
@@ -23,7 +24,7 @@ from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.survey import stats
 from godwit.brokers.sqlite.wake import Bell
 from godwit.brokers.sqlite.work import Work
-from godwit.brokers.sqlite.writer import Step, Writer
+from godwit.brokers.sqlite.writer import Writer
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme

@@ -31,6 +31,7 @@ def open_writer(path: Path, max_pages: int | None = None) -> sqlite3.Connection:
         try:
             _check_version(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")  # what must be on the disk, `log` takes there
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute("PRAGMA cache_size = -6000")

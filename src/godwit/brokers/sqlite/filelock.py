@@ -6,9 +6,11 @@ so a writer that lets go and wants again at once finds the gate taken by the one
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import struct
+import time
 import weakref
 from pathlib import Path
 from typing import Final
@@ -19,6 +21,16 @@ from godwit.core.errors import BrokerUnavailable
 _FLOCK: Final = "hhqqi4x"
 _HOLD: Final = 0
 _GATE: Final = 1
+
+_LOOK_SECONDS: Final = 0.00001
+_PR_SET_TIMERSLACK: Final = 29
+_prctl: Final = getattr(ctypes.CDLL(None), "prctl", None)
+
+
+def _prompt_sleeps(*, wanted: bool) -> None:
+    """Let short sleeps of this thread end in time, or as usual again: 50 us late and more, a good part of a step."""
+    if _prctl is not None:
+        _prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1 if wanted else 0), 0, 0, 0)
 
 
 class FileLock:
@@ -53,6 +65,21 @@ class FileLock:
         finally:
             self._set(_GATE, fcntl.F_UNLCK)
         return True
+
+    def acquire_within(self, seconds: float) -> bool:
+        """Take the lock if it comes free within a moment; behind those who wait for it."""
+        if self.try_acquire():
+            return True
+        until = time.monotonic() + seconds
+        _prompt_sleeps(wanted=True)
+        try:
+            while time.monotonic() < until:
+                time.sleep(_LOOK_SECONDS)
+                if self.try_acquire():
+                    return True
+        finally:
+            _prompt_sleeps(wanted=False)
+        return False
 
     def release(self) -> None:
         """Let the next one in."""

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 from godwit.brokers.arguments import check_limit
 from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
 from godwit.brokers.sqlite import journal, letters, shared, survey
+from godwit.brokers.sqlite.calls import Step
 from godwit.brokers.sqlite.work import Work
-from godwit.brokers.sqlite.writer import Step
 from godwit.core.clock import Clock
 from godwit.core.journal import Position
 from godwit.core.names import GroupName, QueueName

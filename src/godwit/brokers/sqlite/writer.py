@@ -3,70 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import queue
-import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
 from pathlib import Path
 from typing import Any, Final
 
-from godwit.brokers.sqlite.connection import open_writer, translated
+from godwit.brokers.sqlite.calls import NOBODY, Call, Step
+from godwit.brokers.sqlite.connection import open_writer
 from godwit.brokers.sqlite.engine import SqliteEngine
 from godwit.brokers.sqlite.filelock import FileLock
+from godwit.brokers.sqlite.log import Log
+from godwit.brokers.sqlite.transactions import Transactions
 from godwit.core.clock import Clock
-from godwit.core.errors import BrokerBusy, BrokerClosed, StorageFull
-from godwit.core.faults import reach
+from godwit.core.errors import BrokerBusy, BrokerClosed
 
 GROUP_COMMIT: Final = 256
 """Calls in one transaction at most: the last one waits for all before it."""
 TOGETHER: Final = 8
 """Brief calls in one transaction at most: others wait for it, on this loop and in other processes."""
-CHECKPOINT_SECONDS: Final = 1.0
-WAL_BYTES: Final = 64 << 20
-QUICK_DISK_SECONDS: Final = 0.002
-LOCK_LOOKS: Final = 20
-LOCK_LOOK_SECONDS: Final = 0.00001
-"""A brief call waits this long for another process before it leaves the waiting to the thread: under 2 ms in all."""
-TIGHT_SECONDS: Final = 60.0
-"""After a full disk the log is kept empty for so long: it must not take the room the file needs to take the log in."""
-
-Step = Callable[[SqliteEngine], Any]
-
-
-class Call:
-    """One step somebody waits for."""
-
-    __slots__ = ("abandoned", "carried_out", "deadline", "durable", "error", "future", "lost", "name", "result", "step")
-
-    def __init__(
-        self,
-        name: str,
-        step: Step,
-        future: asyncio.Future[Any] | ThreadFuture[Any],
-        *,
-        durable: bool,
-        lost: Callable[[Any], None] | None,
-    ) -> None:
-        self.name = name
-        self.step = step
-        self.future = future
-        self.durable = durable
-        self.lost = lost
-        """Called with the result when nobody waits for it any more."""
-        self.deadline = 0.0
-        self.abandoned = False
-        self.carried_out = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
-_NOBODY: Final[ThreadFuture[Any]] = ThreadFuture()
-"""The future of calls whose callers look for themselves."""
+SOON_SECONDS: Final = 0.0015
+"""How long a brief call waits for another process's step before it leaves the waiting to the thread."""
 
 
 class Writer:
@@ -94,10 +53,8 @@ class Writer:
             self._lock.close()
             raise
         self._engine = SqliteEngine(self._connection, clock)
-        self._synchronous = ""
-        self._checkpointed = time.monotonic()
-        self._tight_until = 0.0
-        self._disk_seconds = QUICK_DISK_SECONDS
+        self._log = Log(path, self._connection)
+        self._transactions = Transactions(path, self._connection, self._engine, self._log, busy_seconds=busy_seconds)
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._waiting: deque[Call] = deque()
         self._brief: list[Call] = []
@@ -134,8 +91,8 @@ class Writer:
         Two changes of thread cost as much as such a step. Others get their turn of the loop first. A durable one waits
         for the disk too, so it stays on the thread unless the last ones were quick.
         """
-        quick = not durable or self._disk_seconds < QUICK_DISK_SECONDS
-        call = Call(name, step, _NOBODY, durable=durable, lost=lost)
+        quick = not durable or self._log.disk_is_quick
+        call = Call(name, step, NOBODY, durable=durable, lost=lost)
         if quick:
             self._brief.append(call)
         try:
@@ -164,27 +121,18 @@ class Writer:
         if self._closed or not self._turn.acquire(blocking=False):
             return
         try:
-            now = time.monotonic()
-            in_time = now - self._checkpointed < CHECKPOINT_SECONDS and now >= self._tight_until
-            if not in_time or not self._calls.empty() or not self._soon_locked():
+            if self._log.needs_care or not self._calls.empty() or not self._lock.acquire_within(SOON_SECONDS):
                 return
             try:
-                self._carry_out(calls)
+                self._transactions.carry_out(calls)
             finally:
                 self._lock.release()
-            for call in calls:
-                call.carried_out = True
             self._tell_ready()
         finally:
             self._turn.release()
-
-    def _soon_locked(self) -> bool:
-        """Take the file lock, if need be after the moment another process takes for its step."""
-        for _ in range(LOCK_LOOKS):
-            if self._lock.try_acquire():
-                return True
-            time.sleep(LOCK_LOOK_SECONDS)
-        return self._lock.try_acquire()
+        self._transactions.write_through(calls)
+        for call in calls:
+            call.carried_out = True
 
     def _tell_ready(self) -> None:
         ready, self._engine.ready = self._engine.ready, set()
@@ -264,6 +212,7 @@ class Writer:
             with self._turn:
                 last = self._take_turn(calls)
                 self._tell_ready()
+            self._transactions.write_through(calls)  # others go on meanwhile
             self._answer([call for call in calls if isinstance(call.future, ThreadFuture)])
             try:
                 self._loop.call_soon_threadsafe(self._answer_waiting, calls)
@@ -277,10 +226,9 @@ class Writer:
             self._lock.acquire()
             try:
                 last = self._take_more(calls)
-                if time.monotonic() < self._tight_until:
-                    self._empty_log()
-                self._carry_out(calls)
-                self._checkpoint()
+                self._log.make_room()
+                self._transactions.carry_out(calls)
+                self._log.checkpoint()
             finally:
                 self._lock.release()
         except BaseException as error:  # noqa: BLE001 (every caller must get an answer)
@@ -300,96 +248,3 @@ class Writer:
         except queue.Empty:
             pass
         return False
-
-    def _carry_out(self, calls: list[Call]) -> None:
-        wanted = [call for call in calls if not call.abandoned and not call.future.cancelled()]
-        for call in calls:
-            if call not in wanted:
-                call.error = BrokerBusy(call.name, self._busy_seconds)
-        if wanted and not self._transaction(wanted):
-            # The transaction as a whole was lost; alone, each shows whether it was the one.
-            for call in wanted:
-                call.result, call.error = None, None
-                self._transaction([call])
-        if any(isinstance(call.error, StorageFull) for call in wanted):
-            self._tight_until = time.monotonic() + TIGHT_SECONDS
-
-    def _empty_log(self) -> None:
-        """Give the room the log takes back to the disk, if there is enough left for the file to take it in."""
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA busy_timeout = 50")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        self._connection.execute("PRAGMA busy_timeout = 5000")
-
-    def _transaction(self, calls: list[Call]) -> bool:
-        """Carry out calls in one transaction; False when several were lost together and are to be tried alone."""
-        execute = self._connection.execute
-        alone = len(calls) == 1
-        try:
-            self._set_synchronous("FULL" if any(call.durable for call in calls) else "NORMAL")
-            execute("BEGIN IMMEDIATE")
-            for call in calls:
-                self._call(call, alone=alone)
-                if not self._connection.in_transaction:  # SQLite rolls back by itself when the disk is full
-                    break
-            reach("sqlite.before_commit")
-            if alone and calls[0].error is not None:
-                self._roll_back()
-                return True
-            if not self._connection.in_transaction:
-                self._engine.rolled_back()
-                return alone
-            began = time.monotonic()
-            execute("COMMIT")
-            if self._synchronous == "FULL":
-                # The slowest of the last few counts: one slow answer sends publishes back to the thread for a while.
-                self._disk_seconds = max(time.monotonic() - began, self._disk_seconds * 0.9)
-            reach("sqlite.after_commit")
-        except Exception as error:  # noqa: BLE001
-            self._roll_back()
-            if not alone:
-                return False
-            calls[0].error = translated(error, self._path, calls[0].name) if isinstance(error, sqlite3.Error) else error
-        return True
-
-    def _call(self, call: Call, *, alone: bool) -> None:
-        execute = self._connection.execute
-        if not alone:
-            execute("SAVEPOINT call")
-        try:
-            call.result = call.step(self._engine)
-            reach(f"sqlite.{call.name}")
-        except Exception as error:  # noqa: BLE001
-            call.error = translated(error, self._path, call.name) if isinstance(error, sqlite3.Error) else error
-            self._engine.rolled_back()
-            if not alone and self._connection.in_transaction:
-                execute("ROLLBACK TO call")
-        if not alone and self._connection.in_transaction:
-            execute("RELEASE call")
-
-    def _roll_back(self) -> None:
-        self._engine.rolled_back()
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-
-    def _set_synchronous(self, level: str) -> None:
-        if level != self._synchronous:
-            self._connection.execute(f"PRAGMA synchronous = {level}")
-            self._synchronous = level
-
-    def _checkpoint(self) -> None:
-        """Move the log into the file, while no other writer can be at work."""
-        now = time.monotonic()
-        if now - self._checkpointed < CHECKPOINT_SECONDS:
-            return
-        self._checkpointed = now
-        try:
-            large = os.stat(f"{self._path}-wal").st_size > WAL_BYTES  # noqa: PTH116
-            if large:
-                self._connection.execute("PRAGMA busy_timeout = 50")  # a reader may hold the log: better luck next time
-            reach("sqlite.before_checkpoint")
-            self._connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if large else 'PASSIVE'})").fetchall()
-            if large:
-                self._connection.execute("PRAGMA busy_timeout = 5000")
-        except (sqlite3.Error, OSError):
-            return  # what is in the log is safe there; the next second tries again
