@@ -120,7 +120,8 @@ class MessageQueueManager:
         """Return a manager for the broker and the store that the configuration names; neither is opened yet."""
         if settings.store_url is not None:
             options.setdefault("store", connect_store(settings.store_url))
-        return cls(connect(settings.broker_url), settings=settings, **options)
+        broker = connect(settings.broker_url, rabbitmq=settings.rabbitmq, default_queue=settings.default_queue)
+        return cls(broker, settings=settings, **options)
 
     # Opening and closing
 

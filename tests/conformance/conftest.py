@@ -21,7 +21,7 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     harness = Harness(request.param, tmp_path)
     await harness.start()
     yield harness
-    await harness.stop()
+    await harness.finish()
 
 
 @pytest.fixture(params=list(BACKENDS))
@@ -30,7 +30,7 @@ async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     harness = Harness(request.param, tmp_path, live=True)
     await harness.start()
     yield harness
-    await harness.stop()
+    await harness.finish()
 
 
 @pytest.hookimpl(wrapper=True)

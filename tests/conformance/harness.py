@@ -191,8 +191,8 @@ class Harness:
             left -= STEP
 
     async def outage(self, duration: timedelta) -> None:
-        """Move time on while nobody looks after anything."""
-        await self._move(duration)
+        """Move time on while nobody looks after anything; of real time not longer than any lease or time to keep."""
+        await self._move(min(duration, LEASE * 5) if self.clock is None else duration)
 
     async def _move(self, step: timedelta) -> None:
         if self.clock is None:

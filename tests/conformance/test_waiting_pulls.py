@@ -110,6 +110,7 @@ async def test_a_replay_wakes_a_waiting_pull(live: Harness) -> None:
     assert await woken(live, lambda: live.broker.dead_letters.replay([letter.id])) == ["a"]
 
 
+@pytest.mark.promise(7)
 async def test_an_ack_that_releases_a_key_wakes_a_waiting_pull(live: Harness) -> None:
     await live.declare(GroupSpec(name=G, message_ordering=True))
     await live.publish("a1", "a2", key="a")
@@ -124,6 +125,7 @@ async def test_an_ack_that_frees_flow_control_wakes_a_waiting_pull(live: Harness
     assert await woken(live, lambda: live.broker.settle([Ack(held.ack_id)])) == ["b"]
 
 
+@pytest.mark.promise(7)
 async def test_a_cancelled_head_wakes_a_pull_waiting_for_its_key(live: Harness) -> None:
     await live.declare(GroupSpec(name=G, message_ordering=True))
     await live.publish("a1", key="a", due=LONG)

@@ -46,8 +46,9 @@ def check_exists(url: str) -> None:
 @asynccontextmanager
 async def opened(url: str | None, *, create: bool = False) -> AsyncIterator[Broker]:
     """Open the broker that --url or the configuration names; only a command meant to `create` makes a new file."""
-    url = settings_for(url).broker_url
+    settings = settings_for(url)
     if not create:
-        check_exists(url)
-    async with connect(url) as broker:
+        check_exists(settings.broker_url)
+    names = settings.rabbitmq
+    async with connect(settings.broker_url, rabbitmq=names, default_queue=settings.default_queue) as broker:
         yield broker

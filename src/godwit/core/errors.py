@@ -34,6 +34,7 @@
     ├── StagingLost (10)            staged numbers are gone before they were added
     ├── SparkUnavailable (14)       Spark does not start, or cannot do what it is asked
     ├── StoreRequired (9)           a feature needs a store and none is configured
+    ├── EffectHeld (10)             somebody else is making the same effect right now
     ├── StoreError (14)             the store cannot serve; live messages do not depend on it
     │   ├── StoreBusy, StoreClosed, StoreFull, StoreUnavailable
     │   └── SchemaOutdated, SchemaTooNew
@@ -730,6 +731,24 @@ class SparkUnavailable(GodwitError):
     @property
     def remedy(self) -> str:
         return self._remedy
+
+
+class EffectHeld(GodwitError):
+    """The key of an effect is held by somebody who is making it, or who died less than its hold ago."""
+
+    code = 10
+
+    def __init__(self, key: str, seconds: float) -> None:
+        self.key, self.seconds = key, seconds
+        super().__init__(key, seconds)
+
+    @property
+    def fact(self) -> str:
+        return f"The effect {shown(self.key)} is being made by somebody else, for {self.seconds:.1f} s at most"
+
+    @property
+    def remedy(self) -> str:
+        return "Try again then: it is done by that time, or free."
 
 
 class StoreError(GodwitError):

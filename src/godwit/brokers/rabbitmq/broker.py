@@ -1,0 +1,407 @@
+"""RabbitMQBroker: the broker port on a RabbitMQ server, with a ledger for what RabbitMQ cannot keep."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import count
+from typing import Any, Final, Self
+
+from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
+from godwit.brokers.contract import (
+    NO_WAIT,
+    Delivery,
+    HandBack,
+    Place,
+    QueueStats,
+    Receipt,
+    Settlement,
+)
+from godwit.brokers.listener import LoopListener
+from godwit.brokers.rabbitmq.address import Address
+from godwit.brokers.rabbitmq.caring import Carer
+from godwit.brokers.rabbitmq.connection import Connection
+from godwit.brokers.rabbitmq.declaring import Declarer
+from godwit.brokers.rabbitmq.dying import Undertaker
+from godwit.brokers.rabbitmq.hands import Hands
+from godwit.brokers.rabbitmq.intake import Intake
+from godwit.brokers.rabbitmq.ledger import declaring as book_of_queues
+from godwit.brokers.rabbitmq.ledger import ending, pages
+from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.ledger.file import LedgerFile
+from godwit.brokers.rabbitmq.link import ConnectionCounts, Link
+from godwit.brokers.rabbitmq.listening import Listeners
+from godwit.brokers.rabbitmq.ports import RabbitDeadLetters, RabbitJournal, RabbitShared
+from godwit.brokers.rabbitmq.publishing import Publisher
+from godwit.brokers.rabbitmq.pulling import Puller
+from godwit.brokers.rabbitmq.refusals import ConnectionLost, ServerRefused
+from godwit.brokers.rabbitmq.returning import Returner
+from godwit.brokers.rabbitmq.settling import Settler
+from godwit.brokers.rabbitmq.topology import Names, QueueNames
+from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.core.envelope import Envelope
+from godwit.core.errors import BrokerClosed, BrokerUnavailable, GodwitError, InvalidSetting
+from godwit.core.logs import get_logger
+from godwit.core.names import AckId, GroupName, MessageId, QueueName
+from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.core.settings import RabbitMQSettings
+
+CAPABILITIES: Final = frozenset({"2", "3", "4", "5", "6", "7", "8", "9", "10", "11"})
+"""Promises kept in part. docs/howto/rabbitmq.md says for each what is kept and what is not."""
+PREFETCH: Final = 5
+
+log = get_logger(__name__)
+
+
+class RabbitMQBroker:
+    """Messages in quorum queues, bookkeeping in the ledger."""
+
+    capabilities = CAPABILITIES
+    kind = "rabbitmq"
+
+    def __init__(
+        self,
+        url: str | Address,
+        *,
+        names: dict[QueueName, QueueNames] | None = None,
+        prefetch: int | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        journal_bodies: bool = False,
+    ) -> None:
+        self.address = address = url if isinstance(url, Address) else Address.from_url(url)
+        self.names = Names(namespace=address.namespace, given=names or {})
+        self._clock = clock
+        self._prefetch = address.prefetch or prefetch or PREFETCH
+        self._declarer = Declarer(address, self.names)
+        self._link = Link(address, restore=self._restore, lost=self._lost)
+        self._ledger = LedgerFile(address.ledger, clock=clock)
+        self._hands = Hands()
+        self._intakes: dict[Place, Intake] = {}
+        self._returner = Returner(self._link, self._ledger, self.names)
+        self._carer = Carer(self._hands, self._ledger, self._returner, clock)
+        self._listeners = Listeners(self._intake, self._hands, clock, self._care)
+        self._publisher = Publisher(
+            self._link, self._ledger, self.names, body=journal_bodies, redeclare=self._redeclare
+        )
+        self._settler = Settler(self._hands, self._ledger, self._returner, clock)
+        prefix = secrets.token_hex(3)
+        self._puller = Puller(
+            self._hands,
+            self._ledger,
+            self._returner,
+            self._carer,
+            clock,
+            tokens=(f"{prefix}{number:x}" for number in count(1)),
+            body=journal_bodies,
+        )
+        self._undertaker = Undertaker(self._link, self._ledger, self.names, self._publisher, clock, body=journal_bodies)
+        self.dead_letters = RabbitDeadLetters(
+            self._ledger, self._returner, self.names, drain=self._drain, body=journal_bodies
+        )
+        self.journal = RabbitJournal(self._ledger)
+        self.shared = RabbitShared(self._ledger)
+        self._background: set[asyncio.Task[Any]] = set()
+        self._maintaining = asyncio.Lock()
+        self._open = False
+        self._was_open = False
+
+    @classmethod
+    def configured(
+        cls, url: str, given: RabbitMQSettings, default_queue: QueueName | None = None, *, journal_bodies: bool = False
+    ) -> Self:
+        """Return the broker that a URL names, with the configured names of the default queue's parts."""
+        # Without another word the default queue is called like its exchange.
+        queue = default_queue or given.exchange_name
+        parts = QueueNames(exchange=given.exchange_name, queue=given.queue_name, dlx=given.dlx_name, dlq=given.dlq_name)
+        names = {queue: parts} if queue is not None else {}
+        return cls(url, names=names, prefetch=given.prefetch, journal_bodies=journal_bodies)
+
+    @property
+    def connection_counts(self) -> ConnectionCounts:
+        """Whether it is connected, and the channels opened and closed so far."""
+        return self._link.counts
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        """Open the ledger and connect."""
+        if not self._open:
+            await self._ledger.open()
+            try:
+                async with self._translating():
+                    await self._link.open()
+            except BaseException:
+                await self._ledger.close()
+                raise
+            self._open = self._was_open = True
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Give back what is held here and hang up; messages stay where they are."""
+        if not self._open:
+            return
+        self._open = False
+        self._listeners.wake_all()
+        for intake in self._intakes.values():
+            intake.close()
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._link.close()
+        held = self._hands.drop(lambda _: True)
+        if held:
+            await self._ledger.step(lambda books: ending.lost(books, held))
+        await self._ledger.close()
+
+    # Declaring
+
+    async def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec] = ()) -> None:
+        """Create a queue and groups, or change their settings; without groups it gets the group `default`."""
+        async with self._translating():
+            wanted = await self._ledger.step(lambda books: book_of_queues.wanted(books, queue, groups))
+            names = [group.name for group in wanted]
+            self._check_names(queue.name, names)
+            first, _ = self._declarer.known.get(queue.name, (await self._declared_first(queue), set()))
+            await self._declarer.declare(await self._link.connection(), first, names)
+            self._declarer.note(first, names)
+            self._puller.known.clear()
+            await self._ledger.step(lambda books: book_of_queues.declare(books, queue, wanted))
+
+    def _check_names(self, queue: QueueName, groups: list[GroupName]) -> None:
+        """Refuse a second group for a queue whose one quorum queue has a given name."""
+        given = self.names.of(queue).queue
+        known = self._declarer.known.get(queue, (None, set()))[1] | set(groups)
+        if given is not None and len(known) > 1:
+            raise InvalidSetting("groups", sorted(known), f"one, since the queue {given!r} was named for it")
+
+    async def _declared_first(self, queue: QueueSpec) -> QueueSpec:
+        """Return the settings the server's queues were made with: those of the queue's first declaration."""
+        return await self._ledger.step(lambda books: book_of_queues.first_spec(books, queue))
+
+    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+        """Remove a queue, or one group, with all it holds."""
+        async with self._translating():
+            gone = await self._ledger.step(lambda books: book_of_queues.remove(books, queue, group))
+            self._hands.drop(lambda lease: lease.queue == queue and lease.group in gone)
+            for name in gone:
+                self._puller.known.pop((queue, name), None)
+            await self._declarer.remove(self._link, queue, gone, whole=group is None)
+
+    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+        """Delete everything that waits (not what is leased or dead); return how many copies."""
+        async with self._translating():
+            purged, groups = await self._ledger.step(lambda books: book_of_queues.purge(books, queue, group))
+            await self._declarer.purge(self._link, queue, groups)
+            return purged
+
+    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+        """Delete a message wherever it waits; copies that are leased or dead stay. Say whether there was one."""
+        async with self._translating():
+            return await self._ledger.step(lambda books: book_of_queues.cancel(books, queue, message_id))
+
+    # The way of a message
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+        """Store messages for every group; return a receipt for each, in order."""
+        async with self._translating():
+            return await self._publisher.publish(envelopes) if envelopes else []
+
+    async def pull(
+        self,
+        queue: QueueName,
+        group: GroupName,
+        *,
+        worker: str,
+        limit: int,
+        lease: timedelta,
+        wait: timedelta = NO_WAIT,
+        max_bytes: int | None = None,
+    ) -> list[Delivery]:
+        """Lease up to `limit` messages; empty after `wait` when there are none."""
+        length_ms = lease_ms(lease)
+        check_pull(limit, wait, max_bytes)
+        place = (queue, group)
+
+        async def once() -> list[Delivery]:
+            async with self._translating():
+                await self._puller.check(place)
+                return await self._puller.pull(
+                    self._intake(place), worker=worker, limit=limit, length_ms=length_ms, max_bytes=max_bytes
+                )
+
+        deliveries = await self._uncancelled(once())
+        if deliveries or wait <= NO_WAIT:
+            return deliveries
+        return await self._wait(place, once, limit, wait)
+
+    async def _wait(self, place: Place, once: Any, limit: int, wait: timedelta) -> list[Delivery]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait.total_seconds()
+        intake = self._intake(place)
+        intake.wanted += limit
+        listener = self.listen([place])
+        try:
+            while True:
+                listener.clear()
+                deliveries = await self._uncancelled(once())
+                left = deadline - loop.time()
+                if deliveries or left <= 0:
+                    return deliveries
+                await listener.wait(timedelta(seconds=left))
+        finally:
+            intake.wanted -= limit
+            listener.close()
+
+    async def _uncancelled(self, pull: Coroutine[Any, Any, list[Delivery]]) -> list[Delivery]:
+        """Let a pull come to its end even when its caller is gone, and hand back what it got then."""
+        task = asyncio.get_running_loop().create_task(pull)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._spawn(self._hand_back(task))
+            raise
+
+    async def _hand_back(self, task: asyncio.Task[list[Delivery]]) -> None:
+        deliveries = await task
+        if deliveries:
+            await self.settle([HandBack(delivery.ack_id) for delivery in deliveries])
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
+        """End leases; return the ack ids that were not, or no longer, valid: those changed nothing."""
+        async with self._translating():
+            check_settlements(settlements)
+            refused, ended = await self._settler.settle(settlements)
+            for intake in {held.intake.place: held.intake for held in ended}.values():
+                intake.unstall()
+            return refused
+
+    async def extend(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+        """Let leases end `lease` from now; return the ack ids that were not valid."""
+        async with self._translating():
+            extended, refused = self._extended(ack_ids, lease)
+            await self._ledger.step(lambda books: _note_extension(books, extended, refused))
+            self._listeners.look(self._listeners.listened())
+            return refused
+
+    def extend_now(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+        """Extend from any thread, also while the event loop is busy; otherwise like `extend`."""
+        if not self._open:
+            raise BrokerClosed(self.address.shown)
+        extended, refused = self._extended(ack_ids, lease)
+        self._ledger.post(lambda books: _note_extension(books, extended, refused))
+        return refused
+
+    def _extended(self, ack_ids: Sequence[AckId], lease: timedelta) -> tuple[list[tuple[Any, int]], list[AckId]]:
+        return self._hands.extend(ack_ids, lease_ms(lease), self._clock.now_ms())
+
+    def listen(self, places: Sequence[Place]) -> LoopListener:
+        """Return a listener for these places."""
+        return self._listeners.listen(places)
+
+    # Time and bookkeeping
+
+    async def maintain(self) -> int:
+        """Take back due leases, take over and feed dead letters, forget and trim; return the number of changes."""
+        async with self._translating(), self._maintaining:
+            changes = 0
+            for place in self._hands.places():
+                changes += await self._carer.look_after(place)
+            changes += await self._undertaker.drain()
+            changes += await self._undertaker.feed()
+            await self._ledger.step(_tidy)
+            return changes
+
+    async def stats(self) -> list[QueueStats]:
+        """Say how much every queue holds, as this ledger knows it."""
+        async with self._translating():
+            return await self._ledger.step(pages.stats)
+
+    # Inside
+
+    async def _drain(self) -> int:
+        async with self._translating():
+            return await self._undertaker.drain()
+
+    def _intake(self, place: Place) -> Intake:
+        intake = self._intakes.get(place)
+        if intake is None:
+            intake = self._intakes[place] = Intake(
+                place,
+                self.names.group(*place),
+                prefetch=self._prefetch,
+                connection=self._link.connection,
+                arrived=self._listeners.arrived,
+            )
+        return intake
+
+    async def _restore(self, connection: Connection) -> None:
+        await self._declarer.restore(connection)
+        asyncio.get_running_loop().call_soon(lambda: self._listeners.look(self._listeners.listened()))
+
+    async def _redeclare(self, queue: QueueName) -> None:
+        def groups(books: Books) -> tuple[QueueSpec, list[GroupName]]:
+            book = books.queue(queue)
+            return book_of_queues.first_spec(books, book.spec), list(book.groups)
+
+        spec, names = await self._ledger.step(groups)
+        await self._declarer.declare(await self._link.connection(), spec, names)
+
+    def _lost(self) -> None:
+        """Let go of what the lost connection had delivered: the server gives it to somebody."""
+        for intake in self._intakes.values():
+            intake.lost()
+        gone = self._hands.drop(lambda _: True)
+        if gone:
+            self._ledger.post(lambda books: ending.lost(books, gone))
+
+    def _care(self, place: Place) -> None:
+        async def care() -> None:
+            async with self._translating():
+                await self._carer.look_after(place)
+            self._listeners.look([place])
+
+        self._spawn(care())
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        async def quietly() -> None:
+            try:
+                await work
+            except GodwitError as error:
+                log.warning("work in the background failed", error=str(error))
+
+        task = asyncio.get_running_loop().create_task(quietly())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    @asynccontextmanager
+    async def _translating(self) -> AsyncIterator[None]:
+        """Refuse calls to a closed broker, and say in our words what the server or the network did."""
+        if not self._open and self._was_open:
+            raise BrokerClosed(self.address.shown)
+        try:
+            yield
+        except ConnectionLost as error:
+            if self._was_open and not self._open:
+                raise BrokerClosed(self.address.shown) from error
+            remedy = "Godwit reconnects by itself; repeat the call (a publish is recognised by its ids)."
+            raise BrokerUnavailable(self.address.shown, f"the connection was lost ({error})", remedy) from error
+        except ServerRefused as error:
+            remedy = "Declare the queue again if somebody removed it from the server; otherwise see the server's log."
+            raise BrokerUnavailable(self.address.shown, str(error), remedy) from error
+
+
+def _note_extension(books: Books, extended: list[tuple[Any, int]], refused: list[AckId]) -> None:
+    ending.extended(books, extended)
+    ending.refused(books, refused)
+
+
+def _tidy(books: Books) -> None:
+    pages.sweep(books)
+    pages.trim(books)

@@ -1,0 +1,69 @@
+"""What time does to the leases of this process: forgiven after an outage, taken back when they ran out."""
+
+from __future__ import annotations
+
+from godwit.brokers.contract import Place
+from godwit.brokers.rabbitmq.hands import Hands, Held
+from godwit.brokers.rabbitmq.ledger import ending
+from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.ledger.ending import Burial, Return
+from godwit.brokers.rabbitmq.ledger.file import LedgerFile
+from godwit.brokers.rabbitmq.returning import Returner
+from godwit.core.clock import Clock, milliseconds
+from godwit.core.failure import FailureKind
+from godwit.core.journal import Event
+from godwit.core.queues import GroupSpec
+
+
+class Carer:
+    """Looks after the leases held here."""
+
+    def __init__(self, hands: Hands, ledger: LedgerFile, returner: Returner, clock: Clock) -> None:
+        self._hands, self._ledger, self._returner, self._clock = hands, ledger, returner, clock
+        self._looked_ms: dict[Place, int] = {}
+
+    def begin(self, place: Place) -> None:
+        """Note that somebody begins to hold something at a place."""
+        self._looked_ms.setdefault(place, self._clock.now_ms())
+
+    async def look_after(self, place: Place) -> int:
+        """Take back what ran out at a place; return the number of changes."""
+        now_ms = self._clock.now_ms()
+        looked_ms = self._looked_ms.get(place, now_ms)
+        self._looked_ms[place] = now_ms
+        next_due_ms = self._hands.next_due_ms(place)
+        if next_due_ms is None or next_due_ms > now_ms:
+            # An outage matters only to leases that would end by it.
+            return 0
+        spec = await self._ledger.step(lambda books: _spec(books, place))
+        if spec is None:
+            return 0
+        changes = 0
+        if spec.forgive_outages and (moved := self._hands.forgive(place, now_ms - looked_ms)):
+            await self._ledger.step(lambda books: ending.extended(books, moved, Event.LEASE_MOVED))
+            changes += len(moved)
+        due = self._hands.due(place, now_ms)
+        if due:
+            await self._take_back(due, spec, now_ms)
+        return changes + len(due)
+
+    async def _take_back(self, due: list[Held], spec: GroupSpec, now_ms: int) -> None:
+        returns: list[tuple[Held, Return]] = []
+        burials: list[tuple[Held, Burial]] = []
+        for held in due:
+            lease = held.lease
+            lease.crashes += 1
+            poison = spec.max_crashes is not None and lease.crashes >= spec.max_crashes
+            worn_out = spec.max_delivery_attempts is not None and lease.attempt >= spec.max_delivery_attempts
+            if poison or worn_out:
+                burials.append((held, Burial(lease, FailureKind.POISON if poison else FailureKind.TRANSIENT)))
+            else:
+                delay_ms = milliseconds(spec.backoff.delay(attempt=lease.attempt)) if spec.backoff else 0
+                returns.append((held, Return(lease, Event.LEASE_EXPIRED, now_ms + delay_ms)))
+        await self._returner.carry_out(returns, burials, now_ms)
+
+
+def _spec(books: Books, place: Place) -> GroupSpec | None:
+    book = books.find(place[0])
+    group = book.groups.get(place[1]) if book is not None else None
+    return group.spec if group is not None else None

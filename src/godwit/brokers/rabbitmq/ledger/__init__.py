@@ -1,0 +1,1 @@
+"""The ledger: what RabbitMQ cannot keep, in one SQLite file for all processes of a machine."""

@@ -1,0 +1,200 @@
+"""What ends or moves a lease in the ledger. Each step names the token it is for: a lease of somebody else stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, WAITING, Books, GroupBook, QueueBook
+from godwit.brokers.rabbitmq.ledger.taking import Lease, end_row
+from godwit.core.failure import FailureKind
+from godwit.core.journal import Event, shard_name
+from godwit.core.names import AckId
+
+Rows = dict[tuple[str, str, Event, str | None], list[Any]]
+
+
+class Return(msgspec.Struct):
+    """A copy that was sent anew: why, when it is ready, and what the journal says of it."""
+
+    lease: Lease
+    event: Event | None
+    ready_at_ms: int
+    run_ms: int | None = None
+    kind: FailureKind | None = None
+    fingerprint: str | None = None
+
+
+class Burial(msgspec.Struct):
+    """A copy that was sent to the dead letter queue."""
+
+    lease: Lease
+    kind: FailureKind
+    run_ms: int | None = None
+    fingerprint: str | None = None
+
+
+class Done(msgspec.Struct):
+    """A copy that was handled."""
+
+    lease: Lease
+    run_ms: int | None
+    result: bytes | None
+
+
+def _place(books: Books, lease: Lease) -> tuple[QueueBook, GroupBook] | None:
+    book = books.find(lease.queue)
+    group = book.groups.get(lease.group) if book is not None else None
+    return (book, group) if book is not None and group is not None else None
+
+
+def acked(books: Books, ended: Sequence[Done]) -> list[Lease]:
+    """Strike out what is done; return the leases that were somebody else's by then."""
+    rows: Rows = {}
+    late = []
+    for done in ended:
+        lease = done.lease
+        place = _place(books, lease)
+        struck = books.sql(
+            "DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ? AND token = ? AND place = ?",
+            (lease.queue, lease.group, lease.seq, lease.token, LEASED),
+        )
+        if not struck.rowcount or place is None:
+            late.append(lease)
+            continue
+        book, group = place
+        size = lease.parcel.card.size
+        group.unlease(size)
+        group.leave(size)
+        envelope = lease.parcel.envelope
+        row = (
+            envelope.id, lease.seq, lease.token, lease.attempt, lease.failures, lease.crashes,
+            books.now(book) - lease.leased_at_ms if done.run_ms is None else done.run_ms,
+            envelope.type, 0, envelope.ordering_key,
+        )  # fmt: skip
+        rows.setdefault((lease.queue, lease.group, Event.ACKED, lease.worker), []).append(
+            row if done.result is None else (*row, done.result)
+        )
+    _write(books, rows)
+    return late
+
+
+def returned(books: Books, returns: Sequence[Return]) -> list[Lease]:
+    """Let copies wait again that were sent anew; return the leases that were somebody else's by then."""
+    rows: Rows = {}
+    late = []
+    for one in returns:
+        lease = one.lease
+        place = _place(books, lease)
+        moved = books.sql(
+            "UPDATE copies SET place = ?, turn = ?, ready_at = ?, attempt = ?, failures = ?, crashes = ?, token = NULL,"
+            " worker = NULL, lease_until = NULL WHERE queue = ? AND grp = ? AND seq = ? AND turn = ?"
+            " AND (token IS ? OR NOT ?)",
+            (
+                WAITING, lease.turn + 1, one.ready_at_ms, lease.attempt, lease.failures, lease.crashes, lease.queue,
+                lease.group, lease.seq, lease.turn, lease.token, lease.was_leased,
+            ),
+        )  # fmt: skip
+        if not moved.rowcount or place is None:
+            late.append(lease)
+            continue
+        book, group = place
+        if lease.was_leased:
+            group.unlease(lease.parcel.card.size)
+        if one.event is not None:
+            row = (*end_row(lease, books.now(book), one.run_ms, one.kind, one.fingerprint), one.ready_at_ms)
+            rows.setdefault((lease.queue, lease.group, one.event, lease.worker), []).append(row)
+    _write(books, rows)
+    return late
+
+
+def buried(books: Books, burials: Sequence[Burial]) -> list[Lease]:
+    """Count copies as dead that are in the dead letter queue; return the leases that were somebody else's by then."""
+    rows: Rows = {}
+    late = []
+    for one in burials:
+        lease = one.lease
+        place = _place(books, lease)
+        struck = books.sql(
+            "UPDATE copies SET place = ?, attempt = ?, failures = ?, crashes = ?, token = NULL, worker = NULL,"
+            " lease_until = NULL WHERE queue = ? AND grp = ? AND seq = ? AND place != ? AND (token IS ? OR NOT ?)",
+            (
+                DEAD, lease.attempt, lease.failures, lease.crashes, lease.queue, lease.group, lease.seq, DEAD,
+                lease.token, lease.was_leased,
+            ),
+        )  # fmt: skip
+        if not struck.rowcount or place is None:
+            late.append(lease)
+            continue
+        book, group = place
+        size = lease.parcel.card.size
+        if lease.was_leased:
+            group.unlease(size)
+        group.leave(size)
+        group.dead += 1
+        event = Event.DEAD_LETTERED if lease.was_leased else Event.MESSAGE_EXPIRED
+        if one.kind is not FailureKind.EXPIRED:
+            event = Event.DEAD_LETTERED
+        row = end_row(lease, books.now(book), one.run_ms, one.kind, one.fingerprint)
+        worker = lease.worker if lease.was_leased else None
+        rows.setdefault((lease.queue, lease.group, event, worker), []).append(row)
+    _write(books, rows)
+    return late
+
+
+def extended(books: Books, leases: Iterable[tuple[Lease, int]], event: Event = Event.EXTENDED) -> None:
+    """Write down when leases end now."""
+    rows: Rows = {}
+    for lease, deadline_ms in leases:
+        if _place(books, lease) is None:
+            continue
+        moved = books.sql(
+            "UPDATE copies SET lease_until = ? WHERE queue = ? AND grp = ? AND seq = ? AND token = ?",
+            (deadline_ms, lease.queue, lease.group, lease.seq, lease.token),
+        )
+        if moved.rowcount:
+            row = (lease.parcel.envelope.id, lease.seq, lease.token, deadline_ms)
+            worker = lease.worker if event is Event.EXTENDED else None
+            rows.setdefault((lease.queue, lease.group, event, worker), []).append(row)
+    _write(books, rows)
+
+
+def lost(books: Books, leases: Sequence[Lease]) -> None:
+    """Let copies wait again whose connection is gone: the server gives them to somebody, and it is nobody's fault."""
+    rows: Rows = {}
+    for lease in leases:
+        place = _place(books, lease)
+        moved = books.sql(
+            "UPDATE copies SET place = ?, token = NULL, worker = NULL, lease_until = NULL"
+            " WHERE queue = ? AND grp = ? AND seq = ? AND token = ? AND place = ?",
+            (WAITING, lease.queue, lease.group, lease.seq, lease.token, LEASED),
+        )
+        if moved.rowcount and place is not None:
+            book, group = place
+            group.unlease(lease.parcel.card.size)
+            row = (*end_row(lease, books.now(book), None, None), books.now(book))
+            rows.setdefault((lease.queue, lease.group, Event.HANDED_BACK, lease.worker), []).append(row)
+    _write(books, rows)
+
+
+def refused(books: Books, ack_ids: Sequence[AckId]) -> None:
+    """Write down the ack ids that were not valid, where their queue is known."""
+    by_queue: dict[str, list[tuple[str]]] = {}
+    for ack_id in ack_ids:
+        queue, _, rest = ack_id.partition("#")
+        partition, _, rest = rest.partition("#")
+        _, _, token = rest.partition("#")
+        if token and shard_name(queue) == f"{queue}#{partition}":
+            by_queue.setdefault(queue, []).append((token,))
+    for name, rows in by_queue.items():
+        book = books.find(name)
+        if book is not None:
+            books.journal(book, Event.ACK_REFUSED, None, None, rows)
+
+
+def _write(books: Books, rows: Rows) -> None:
+    for (queue, name, event, worker), found in rows.items():
+        book = books.queue(queue)
+        books.journal(book, event, book.group(name), worker, found)

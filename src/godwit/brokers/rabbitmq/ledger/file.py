@@ -1,0 +1,205 @@
+"""The ledger's file and the thread that writes it: steps of all callers, committed together.
+
+A commit does not wait for the disk unless a step asks for it: what a power cut takes away here is bookkeeping, while
+the messages are in RabbitMQ. Processes queue on a lock in the kernel, which lets go when its holder dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.core.clock import Clock
+from godwit.core.errors import BrokerError, BrokerUnavailable, StorageCorrupt, StorageFull, StorageTooNew
+from godwit.core.logs import get_logger
+
+VERSION: Final = 1
+APPLICATION_ID: Final = 0x474D5152
+_BUSY_SECONDS: Final = 10.0
+_TOGETHER: Final = 64
+
+T = TypeVar("T")
+Step = Callable[[Books], T]
+log = get_logger(__name__)
+
+
+class _Job:
+    """One step, and who waits for it."""
+
+    __slots__ = ("durable", "failure", "future", "loop", "result", "step")
+
+    def __init__(
+        self,
+        step: Step[Any],
+        loop: asyncio.AbstractEventLoop | None = None,
+        future: asyncio.Future[Any] | None = None,
+        *,
+        durable: bool = False,
+    ) -> None:
+        self.step, self.durable, self.loop, self.future = step, durable, loop, future
+        self.result: Any = None
+        self.failure: BaseException | None = None
+
+
+class LedgerFile:
+    """One SQLite file, opened by any number of processes of this machine."""
+
+    def __init__(self, path: Path, *, clock: Clock) -> None:
+        self.path = path
+        self._clock = clock
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._connection: sqlite3.Connection
+        self._lock = -1
+
+    async def open(self) -> None:
+        """Open the file, or make it."""
+        await asyncio.get_running_loop().run_in_executor(None, self._open)
+        self._thread = threading.Thread(target=self._run, name="godwit ledger", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Finish what is under way."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+            self._thread = None
+            self._connection.close()
+            os.close(self._lock)
+
+    async def step(self, step: Step[T], *, durable: bool = False) -> T:
+        """Carry out a step in a transaction of its own; `durable` waits for the disk."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._jobs.put(_Job(step, loop, future, durable=durable))
+        return await asyncio.shield(future)  # a caller that gives up does not undo what was begun
+
+    def post(self, step: Step[Any]) -> None:
+        """Carry out a step some time soon, from any thread."""
+        self._jobs.put(_Job(step))
+
+    # The thread
+
+    def _open(self) -> None:
+        path = self.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                self._connection = self._prepared(
+                    sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+                )
+            finally:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+        except OSError as error:
+            remedy = "Its folder must exist and be writable; choose another with ?ledger=PATH in the URL."
+            raise BrokerUnavailable(str(path), error.strerror or str(error), remedy) from error
+        except sqlite3.Error as error:
+            raise translated(error, path) from error
+
+    def _prepared(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        if owner not in (0, APPLICATION_ID) or (owner == 0 and connection.execute("PRAGMA page_count").fetchone()[0]):
+            raise StorageCorrupt(str(self.path), "it is another program's database")
+        if found > VERSION:
+            raise StorageTooNew(str(self.path), found, VERSION)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript((files(__package__) / "schema.sql").read_text())
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        return connection
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            jobs, last = [job], False
+            while len(jobs) < _TOGETHER and not self._jobs.empty():
+                following = self._jobs.get()
+                if following is None:
+                    last = True
+                    break
+                jobs.append(following)
+            self._together(jobs)
+            if last:
+                return
+
+    def _together(self, jobs: list[_Job]) -> None:
+        connection = self._connection
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if any(job.durable for job in jobs) else 'NORMAL'}")
+            connection.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                self._one(connection, job)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            failure = translated(error, self.path)
+            for job in jobs:
+                job.failure = job.failure or failure
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self._tell(jobs)
+
+    def _one(self, connection: sqlite3.Connection, job: _Job) -> None:
+        connection.execute("SAVEPOINT step")
+        books = Books(connection, self._clock.now_ms())
+        try:
+            job.result = job.step(books)
+            books.flush()
+        except sqlite3.Error:
+            raise
+        except BaseException as error:  # noqa: BLE001 (it belongs to the caller in the other thread)
+            job.failure = error
+            connection.execute("ROLLBACK TO step")
+        connection.execute("RELEASE step")
+
+    def _tell(self, jobs: list[_Job]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        for job in jobs:
+            if job.loop is not None:
+                by_loop.setdefault(job.loop, []).append(job)
+            elif job.failure is not None:
+                log.warning("a note in the ledger was lost", error=str(job.failure))
+        for loop, told in by_loop.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, told)
+
+
+def _resolve(jobs: list[_Job]) -> None:
+    for job in jobs:
+        future = job.future
+        if future is None or future.done():
+            continue
+        if job.failure is None:
+            future.set_result(job.result)
+        else:
+            future.set_exception(job.failure)
+            future.exception()
+
+
+def translated(error: sqlite3.Error, path: Path) -> BrokerError:
+    """Return an SQLite error as one of ours."""
+    text = str(error)
+    if "full" in text:
+        return StorageFull(str(path))
+    if isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
+        return StorageCorrupt(str(path), text)
+    remedy = "Check the ledger's folder; the messages are in RabbitMQ and wait there."
+    return BrokerUnavailable(str(path), text, remedy)

@@ -1,0 +1,339 @@
+"""Dead letters in the ledger: taken over from the dead letter queue, listed, replayed, discarded, moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from godwit.brokers.contract import DeadLetter, LetterId
+from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, WAITING, Books, GroupBook, QueueBook
+from godwit.brokers.rabbitmq.ledger.sending import arrival
+from godwit.brokers.rabbitmq.parcels import Card, Parcel
+from godwit.core.envelope import Envelope
+from godwit.core.errors import QueueFull, QueueNotFound
+from godwit.core.failure import FailureKind
+from godwit.core.journal import Event, shard_name
+from godwit.core.names import GroupName, QueueName
+
+_DIGITS: Final = 18
+CLAIM_MS: Final = 60_000
+"""So long a letter is kept for the one who replays or moves it; if he dies meanwhile, others may try again."""
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """A letter as it lies in the file."""
+
+    envelope: Envelope
+    card: Card
+    kind: FailureKind
+    dead_at_ms: int
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A letter that one caller has for himself."""
+
+    queue: QueueName
+    group: GroupName
+    number: int
+    seq: int
+    stored: Stored
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Stored)
+
+
+def letter_id(queue: str, group: str, number: int) -> LetterId:
+    """Return a letter's id: it sorts by time of death inside its group."""
+    return LetterId(f"{shard_name(queue)}#{group}#{number:012d}")
+
+
+def _address(letter: LetterId) -> tuple[str, str, int] | None:
+    head, _, number = letter.rpartition("#")
+    queue, mark, group = head.partition("#0#")
+    return (queue, group, int(number)) if mark and group and number.isdecimal() and len(number) <= _DIGITS else None
+
+
+# From the dead letter queue
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A message of the dead letter queue, and how it got there."""
+
+    parcel: Parcel
+    group: GroupName | None
+    kind: FailureKind
+
+
+def take_over(books: Books, queue: QueueName, found: Sequence[Found], *, body: bool) -> int:
+    """Make letters of what the dead letter queue held; return how many deaths were news."""
+    book = books.find(queue)
+    news = 0
+    for one in found if book is not None else ():
+        group = book.groups.get(one.group) if book is not None and one.group is not None else None
+        if book is not None and group is not None:
+            news += _take_over(books, book, group, one, keeps=books.keeps_body(book, auto=body))
+    return news
+
+
+def _take_over(books: Books, book: QueueBook, group: GroupBook, found: Found, *, keeps: bool) -> int:
+    parcel, card = found.parcel, found.parcel.card
+    known = _known(books, book, group, parcel)
+    if known is None and card.epoch == book.epoch:
+        return 0  # it was taken over before, or has ended otherwise
+    if known is None:
+        book.publish_seq += 1
+        book.published += 1
+        seq, place, counters = book.publish_seq, WAITING, (card.attempt, card.failures, card.crashes)
+        group.depth += 1
+        group.bytes += card.size
+        row = arrival(parcel.envelope, seq, (0, 1), card.ready_at_ms, card.expiry_ms, keeps=keeps)
+        books.journal(book, Event.ENQUEUED, group, None, [row])
+    else:
+        seq, place, *counters_row = known
+        counters = tuple(counters_row)
+        books.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", (book.name, group.name, seq))
+        if place == SENDING:
+            group.depth += 1
+            group.bytes += card.size
+            row = arrival(parcel.envelope, seq, (0, 1), card.ready_at_ms, card.expiry_ms, keeps=keeps)
+            books.journal(book, Event.ENQUEUED, group, None, [row])
+    if place != DEAD:
+        _die(books, book, group, found, seq, place, counters)
+    now_ms = books.now(book)
+    attempt, failures, crashes = counters
+    stored = Stored(
+        parcel.envelope,
+        msgspec.structs.replace(card, attempt=attempt, failures=failures, crashes=crashes),
+        found.kind,
+        card.dead_at_ms or now_ms,
+    )
+    group.letter_seq += 1
+    books.sql(
+        "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
+        (book.name, group.name, group.letter_seq, seq, parcel.envelope.id, card.size, _encoder.encode(stored)),
+    )
+    return int(place != DEAD)
+
+
+def _known(books: Books, book: QueueBook, group: GroupBook, parcel: Parcel) -> Any:
+    card = parcel.card
+    columns = "SELECT seq, place, attempt, failures, crashes FROM copies WHERE queue = ? AND grp = ?"
+    if card.epoch == book.epoch:
+        return books.sql(f"{columns} AND seq = ?", (book.name, group.name, card.seq)).fetchone()
+    origin = f"{card.epoch}:{card.seq}" if not parcel.foreign else f"id:{parcel.envelope.id}"
+    return books.sql(f"{columns} AND origin = ?", (book.name, group.name, origin)).fetchone()
+
+
+def _die(
+    books: Books, book: QueueBook, group: GroupBook, found: Found, seq: int, place: int, counters: Sequence[int]
+) -> None:
+    """Write down a death that only the server knew of."""
+    envelope = found.parcel.envelope
+    if place == LEASED:
+        group.unlease(found.parcel.card.size)
+    group.leave(found.parcel.card.size)
+    group.dead += 1
+    event = Event.MESSAGE_EXPIRED if found.kind is FailureKind.EXPIRED else Event.DEAD_LETTERED
+    row = (envelope.id, seq, None, *counters, None, envelope.type, 0, envelope.ordering_key, found.kind, None)
+    books.journal(book, event, group, None, [row])
+
+
+# Listing
+
+
+def sources(books: Books, name: QueueName) -> list[QueueBook]:
+    """Return the queue of this name and those that share it as their dead letter queue."""
+    found = [books.queue(queue) for queue in books.names()]
+    return [book for book in found if name in (book.name, book.spec.dead_letter_queue)]
+
+
+def page(
+    books: Books, name: QueueName, group: GroupName | None, after: LetterId | None, limit: int
+) -> list[DeadLetter]:
+    """Return letters beyond `after`, by queue, group and time of death."""
+    found = sources(books, name)
+    if not found:
+        raise QueueNotFound(name, tuple(books.names()))
+    letters: list[DeadLetter] = []
+    places = sorted(
+        (f"{shard_name(book.name)}#{one}#", book.name, one)
+        for book in found
+        for one in book.groups
+        if group in (None, one)
+    )
+    for prefix, queue, one in places:
+        if after is not None and f"{prefix}\x7f" < after:
+            continue
+        beyond = int(after.rpartition("#")[2]) if after is not None and after.startswith(prefix) else 0
+        rows = books.sql(
+            "SELECT number, seq, letter FROM letters WHERE queue = ? AND grp = ? AND number > ?"
+            " ORDER BY number LIMIT ?",
+            (queue, one, beyond, limit - len(letters)),
+        )
+        letters += [_dead_letter(queue, one, *row) for row in rows]
+        if len(letters) >= limit:
+            break
+    return letters
+
+
+def _dead_letter(queue: str, group: str, number: int, seq: int, data: bytes) -> DeadLetter:
+    stored = _decoder.decode(data)
+    card = stored.card
+    return DeadLetter(
+        id=letter_id(queue, group, number),
+        queue=queue,
+        group=group,
+        envelope=stored.envelope,
+        publish_seq=seq,
+        kind=stored.kind,
+        dead_at_ms=stored.dead_at_ms,
+        attempt=card.attempt,
+        failures=card.failures,
+        crashes=card.crashes,
+        errors=card.errors,
+    )
+
+
+# Replaying, moving, discarding
+
+
+def claim(books: Books, letters: Sequence[LetterId]) -> tuple[list[Claimed], list[LetterId]]:
+    """Take letters for oneself; return them, and the ids that do not exist or are another's now."""
+    claimed: list[Claimed] = []
+    unknown: list[LetterId] = []
+    for letter in letters:
+        address = _address(letter)
+        row = None
+        if address is not None and books.find(address[0]) is not None:
+            row = books.sql(
+                "UPDATE letters SET claimed = ? WHERE queue = ? AND grp = ? AND number = ? AND claimed < ?"
+                " RETURNING seq, letter",
+                (books.clock_ms + CLAIM_MS, *address, books.clock_ms),
+            ).fetchone()
+        if address is None or row is None:
+            unknown.append(letter)
+        else:
+            claimed.append(Claimed(*address, row[0], _decoder.decode(row[1])))
+    return claimed, unknown
+
+
+def unclaim(books: Books, claimed: Sequence[Claimed]) -> None:
+    """Let others have them."""
+    books.many(
+        "UPDATE letters SET claimed = 0 WHERE queue = ? AND grp = ? AND number = ?",
+        [(one.queue, one.group, one.number) for one in claimed],
+    )
+
+
+class Revived(msgspec.Struct, frozen=True):
+    """A letter and the number it gets as a new copy."""
+
+    claimed: Claimed
+    seq: int
+    epoch: str
+    now_ms: int
+
+
+def revive(books: Books, claimed: Sequence[Claimed]) -> list[Revived]:
+    """Give numbers to the copies that letters become; refuse all when one group has no room."""
+    room: dict[tuple[str, str], list[Claimed]] = {}
+    for one in claimed:
+        room.setdefault((one.queue, one.group), []).append(one)
+    for (queue, name), letters in room.items():
+        book = books.queue(queue)
+        group, spec = book.group(name), book.spec
+        if spec.max_size is not None and group.depth + len(letters) > spec.max_size:
+            raise QueueFull(queue, name, "max_size", spec.max_size)
+        size = sum(one.stored.envelope.size for one in letters)
+        if spec.max_bytes is not None and group.bytes + size > spec.max_bytes:
+            raise QueueFull(queue, name, "max_bytes", spec.max_bytes)
+    revived = []
+    for one in claimed:
+        book = books.queue(one.queue)
+        book.publish_seq += 1
+        envelope = one.stored.envelope
+        now_ms = books.now(book)
+        books.sql(
+            "INSERT INTO copies (queue, grp, seq, id, size, place, turn, copy, copies, ready_at, attempt, failures,"
+            " crashes) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 1, ?, 0, 0, 0)",
+            (one.queue, one.group, book.publish_seq, envelope.id, envelope.size, SENDING, now_ms),
+        )
+        revived.append(Revived(one, book.publish_seq, book.epoch, now_ms))
+    return revived
+
+
+def replayed(books: Books, revived: Sequence[Revived], *, body: bool) -> None:
+    """Strike out letters that wait again."""
+    rows: dict[tuple[str, str], list[Any]] = {}
+    for one in revived:
+        queue, group_name = one.claimed.queue, one.claimed.group
+        book = books.find(queue)
+        group = book.groups.get(group_name) if book is not None else None
+        if book is None or group is None:
+            continue
+        books.sql(
+            "DELETE FROM letters WHERE queue = ? AND grp = ? AND number = ?", (queue, group_name, one.claimed.number)
+        )
+        group.dead -= 1
+        came = books.sql(
+            "UPDATE copies SET place = ? WHERE queue = ? AND grp = ? AND seq = ? AND place = ?",
+            (WAITING, queue, group_name, one.seq, SENDING),
+        )
+        if not came.rowcount:
+            continue  # somebody has it already, and wrote its arrival down
+        envelope = one.claimed.stored.envelope
+        group.depth += 1
+        group.bytes += envelope.size
+        keeps = books.keeps_body(book, auto=body)
+        *row, _, kept = arrival(envelope, one.seq, (0, 1), one.now_ms, 0, keeps=keeps)
+        rows.setdefault((queue, group_name), []).append((*row, envelope.id, kept, one.claimed.seq))
+    for (queue, name), found in rows.items():
+        book = books.queue(queue)
+        books.journal(book, Event.REPLAYED, book.group(name), None, found)
+
+
+def not_replayed(books: Books, revived: Sequence[Revived]) -> None:
+    """Forget copies that could not be sent, and let others have the letters."""
+    for one in revived:
+        books.sql(
+            "DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ? AND place = ?",
+            (one.claimed.queue, one.claimed.group, one.seq, SENDING),
+        )
+    unclaim(books, [one.claimed for one in revived])
+
+
+def strike(books: Books, claimed: Sequence[Claimed], target: QueueName | None) -> int:
+    """Delete letters; `target` names the queue they went to."""
+    rows: dict[tuple[str, str], list[Any]] = {}
+    for one in claimed:
+        struck = books.sql(
+            "DELETE FROM letters WHERE queue = ? AND grp = ? AND number = ?", (one.queue, one.group, one.number)
+        )
+        if struck.rowcount:
+            rows.setdefault((one.queue, one.group), []).append((one.stored.envelope.id, one.seq, target))
+    for (queue, name), found in rows.items():
+        book = books.queue(queue)
+        group = book.group(name)
+        group.dead -= len(found)
+        books.journal(book, Event.DISCARDED, group, None, found)
+    return sum(map(len, rows.values()))
+
+
+def to_feed(books: Books, limit: int) -> dict[QueueName, list[LetterId]]:
+    """Return the oldest letters of queues whose dead letter queue is declared and has groups, by that queue."""
+    found: dict[QueueName, list[LetterId]] = {}
+    for name in books.names():
+        book = books.queue(name)
+        target = books.find(book.spec.dead_letter_queue) if book.spec.dead_letter_queue else None
+        if target is None or not target.groups:
+            continue
+        for group in book.groups:
+            rows = books.sql(
+                "SELECT number FROM letters WHERE queue = ? AND grp = ? AND claimed < ? ORDER BY number LIMIT ?",
+                (name, group, books.clock_ms, limit),
+            )
+            found.setdefault(target.name, []).extend(letter_id(name, group, row[0]) for row in rows)
+    return {name: letters for name, letters in found.items() if letters}

@@ -1,0 +1,248 @@
+"""The journal and the shared values in the ledger, and what can be read without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from godwit.brokers.contract import GroupStats, QueueStats, ShardEnds, SharedEntry, Snapshot
+from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, Books
+from godwit.brokers.rabbitmq.ledger.sending import waiting_later
+from godwit.core.clock import milliseconds
+from godwit.core.errors import JournalLost
+from godwit.core.journal import Position, shard_name
+from godwit.core.names import QueueName
+from godwit.core.projection import CopyState
+from godwit.core.queues import QueueSpec
+
+_SHARD = "SELECT name, epoch, seq, journal_bytes, journal_dropped, declared, at_ms FROM queues"
+
+
+def stats(books: Books) -> list[QueueStats]:
+    """Say how much every queue holds."""
+    found = []
+    for name in books.names():
+        book = books.queue(name)
+        groups = []
+        for group in book.groups.values():
+            delayed = waiting_later(books, group, books.clock_ms)
+            full = _reached(group.depth, book.spec.max_size) or _reached(group.bytes, book.spec.max_bytes)
+            groups.append(
+                GroupStats(
+                    name=group.name,
+                    ready=max(group.depth - group.leased - delayed, 0),
+                    blocked=0,
+                    delayed=delayed,
+                    leased=group.leased,
+                    dead=group.dead,
+                    bytes=group.bytes,
+                    leased_bytes=group.leased_bytes,
+                    dropped=group.dropped,
+                    full=full,
+                )
+            )
+        found.append(QueueStats(name=name, published=book.published, duplicates=book.duplicates, groups=tuple(groups)))
+    return found
+
+
+def _reached(value: int, limit: int | None) -> bool:
+    return limit is not None and value >= limit
+
+
+def snapshot(books: Books, name: QueueName) -> Snapshot:
+    """List a queue's copies as of the newest row of its journal."""
+    book = books.queue(name)
+    copies = []
+    for row in books.sql(
+        "SELECT grp, seq, id, place, ready_at, token, lease_until, attempt, failures, crashes FROM copies"
+        " WHERE queue = ? AND place != ?",
+        (name, SENDING),
+    ):
+        group, seq, message_id, place, ready_at, token, lease_until, *counters = row
+        state = "leased" if place == LEASED else "dead" if place == DEAD else "waiting"
+        copies.append(_copy(name, group, seq, message_id, state, ready_at, token, lease_until, *counters))
+    return Snapshot(position=Position(book.epoch, book.seq), copies=(*copies, *_dead(books, name)))
+
+
+def _dead(books: Books, name: QueueName) -> list[CopyState]:
+    from godwit.brokers.rabbitmq.ledger.letters import Stored, _decoder
+
+    found = []
+    for group, seq, message_id, data in books.sql("SELECT grp, seq, id, letter FROM letters WHERE queue = ?", (name,)):
+        stored: Stored = _decoder.decode(data)
+        card = stored.card
+        counters = (card.attempt, card.failures, card.crashes)
+        found.append(_copy(name, group, seq, message_id, "dead", card.ready_at_ms, None, None, *counters))
+    return found
+
+
+def _copy(
+    queue: str,
+    group: str,
+    seq: int,
+    message_id: str,
+    state: str,
+    ready_at: int,
+    token: str | None,
+    lease_until: int | None,
+    attempt: int,
+    failures: int,
+    crashes: int,
+) -> CopyState:
+    return CopyState(
+        queue=queue,
+        group=group,
+        publish_seq=seq,
+        message_id=message_id,
+        state=state,
+        ready_at=ready_at,
+        delivery_id=token,
+        lease_until=lease_until,
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+    )
+
+
+# The journal
+
+
+def shards(books: Books) -> Mapping[str, ShardEnds]:
+    """Say what each queue's journal holds."""
+    return {
+        shard_name(name): ShardEnds(
+            epoch=epoch, first_seq=_first(books, name, seq), last_seq=seq, bytes=size, dropped=dropped
+        )
+        for name, epoch, seq, size, dropped, *_ in books.sql(_SHARD).fetchall()
+    }
+
+
+def _first(books: Books, queue: str, last: int) -> int:
+    row = books.sql(
+        "SELECT last_seq - n + 1 FROM chunks WHERE queue = ? ORDER BY last_seq LIMIT 1", (queue,)
+    ).fetchone()
+    return int(row[0]) if row is not None else last + 1
+
+
+def read(books: Books, shard: str, after: Position | None, limit: int) -> list[bytes]:
+    """Return chunks with rows beyond `after`, up to `limit` rows but at least one chunk."""
+    name = shard.removesuffix("#0")
+    row = books.sql(f"{_SHARD} WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        if after is None:
+            return []
+        raise JournalLost(shard, f"what follows row {after.seq:,} of epoch {after.epoch}", "nothing")
+    _, epoch, last, *_ = row
+    first = _first(books, name, last)
+    if after is not None and (after.epoch != epoch or not first - 1 <= after.seq <= last):
+        asked = f"what follows row {after.seq:,} of epoch {after.epoch}"
+        raise JournalLost(shard, asked, f"rows {first:,} to {last:,} of epoch {epoch}")
+    seen = first - 1 if after is None else after.seq
+    found: list[bytes] = []
+    rows = 0
+    for last_seq, count, chunk in books.sql(
+        "SELECT last_seq, n, chunk FROM chunks WHERE queue = ? AND last_seq > ? ORDER BY last_seq", (name, seen)
+    ):
+        rows += last_seq - max(seen, last_seq - count)
+        if found and rows > limit:
+            break
+        found.append(chunk)
+    return found
+
+
+def trim(books: Books) -> int:
+    """Drop what is too old and read by all, or more than the size limit allows; return rows dropped."""
+    dropped = 0
+    for name, _, seq, size, _, declared, at_ms in books.sql(_SHARD).fetchall():
+        book = books.find(name) if declared else None
+        spec = book.spec if book is not None else QueueSpec(name=name)
+        now_ms = max(books.clock_ms, at_ms)
+        dropped += _trim(books, name, seq, size, spec, now_ms)
+        if book is not None:
+            # The counters were changed beside the book: load it anew.
+            numbers = books.sql("SELECT journal_bytes, journal_dropped FROM queues WHERE name = ?", (name,)).fetchone()
+            book.journal_bytes, book.journal_dropped = numbers
+    return dropped
+
+
+def _trim(books: Books, name: str, seq: int, size: int, spec: QueueSpec, now_ms: int) -> int:
+    keep_from_ms = now_ms - milliseconds(spec.journal_keep)
+    found = books.sql("SELECT min(seq) FROM readers WHERE shard = ?", (shard_name(name),)).fetchone()[0]
+    read_by_all = seq if found is None else found
+    rows = unread = upto = 0
+    for last, count, at_ms, length in books.sql(
+        "SELECT last_seq, n, at_ms, length(chunk) FROM chunks WHERE queue = ? ORDER BY last_seq", (name,)
+    ):
+        if size <= spec.journal_max_bytes and (at_ms >= keep_from_ms or last > read_by_all):
+            break
+        size -= length
+        rows += count
+        upto = last
+        if last > read_by_all:
+            unread += last - max(read_by_all, last - count)
+    if rows:
+        books.sql("DELETE FROM chunks WHERE queue = ? AND last_seq <= ?", (name, upto))
+        books.sql(
+            "UPDATE queues SET journal_bytes = ?, journal_dropped = journal_dropped + ? WHERE name = ?",
+            (size, unread, name),
+        )
+    return rows
+
+
+def commit(books: Books, reader: str, shard: str, position: Position) -> None:
+    """Register how far a reader has got."""
+    books.sql("INSERT OR REPLACE INTO readers VALUES (?, ?, ?, ?)", (reader, shard, position.epoch, position.seq))
+
+
+def committed(books: Books, reader: str) -> Mapping[str, Position]:
+    """Return how far a reader has got, by shard."""
+    rows = books.sql("SELECT shard, epoch, seq FROM readers WHERE reader = ?", (reader,))
+    return {shard: Position(epoch, seq) for shard, epoch, seq in rows}
+
+
+def forget(books: Books, reader: str) -> None:
+    """Release a reader's hold."""
+    books.sql("DELETE FROM readers WHERE reader = ?", (reader,))
+
+
+# Shared values
+
+
+def get(books: Books, key: str) -> SharedEntry | None:
+    """Return a value that is not past its time."""
+    row = books.sql(
+        "SELECT value, version FROM shared WHERE key = ? AND (until IS NULL OR until > ?)", (key, books.clock_ms)
+    ).fetchone()
+    return SharedEntry(*row) if row is not None else None
+
+
+def put(books: Books, key: str, value: bytes, expected: int | None, ttl: timedelta | None) -> int | None:
+    """Write when the present version is the expected one; return the new version, or None."""
+    present = get(books, key)
+    if (present.version if present is not None else None) != expected:
+        return None
+    books.sql("INSERT INTO counters VALUES ('shared', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
+    version = int(books.sql("SELECT value FROM counters WHERE name = 'shared'").fetchone()[0])
+    until = None if ttl is None else books.clock_ms + milliseconds(ttl)
+    books.sql("INSERT OR REPLACE INTO shared VALUES (?, ?, ?, ?)", (key, value, version, until))
+    return version
+
+
+def scan(books: Books, prefix: str) -> Mapping[str, SharedEntry]:
+    """Return all values whose key begins with `prefix`."""
+    rows = books.sql(
+        "SELECT key, value, version FROM shared WHERE substr(key, 1, ?) = ? AND (until IS NULL OR until > ?)",
+        (len(prefix), prefix, books.clock_ms),
+    )
+    return {key: SharedEntry(value, version) for key, value, version in rows}
+
+
+def delete(books: Books, key: str) -> None:
+    """Remove a value."""
+    books.sql("DELETE FROM shared WHERE key = ?", (key,))
+
+
+def sweep(books: Books) -> None:
+    """Forget ids past their window and values past their time."""
+    books.sql("DELETE FROM ids WHERE until <= ?", (books.clock_ms,))
+    books.sql("DELETE FROM shared WHERE until IS NOT NULL AND until <= ?", (books.clock_ms,))

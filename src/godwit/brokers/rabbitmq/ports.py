@@ -1,0 +1,139 @@
+"""The side ports of a RabbitMQ broker: dead letters, journal and shared values, kept in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from godwit.brokers.arguments import check_limit
+from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
+from godwit.brokers.rabbitmq.ledger import letters as book_of_letters
+from godwit.brokers.rabbitmq.ledger import pages
+from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.ledger.file import LedgerFile
+from godwit.brokers.rabbitmq.parcels import card_of, pack
+from godwit.brokers.rabbitmq.returning import Returner
+from godwit.brokers.rabbitmq.topology import Names
+from godwit.core.journal import Position
+from godwit.core.names import GroupName, QueueName
+
+Drain = Callable[[], Awaitable[int]]
+"""Takes over what the dead letter queues hold."""
+
+
+class RabbitDeadLetters:
+    """Messages given up on: the dead letter queues hand them over to the ledger, which is then the truth."""
+
+    def __init__(self, ledger: LedgerFile, returner: Returner, names: Names, *, drain: Drain, body: bool) -> None:
+        self._ledger, self._returner, self._names, self._drain, self._body = ledger, returner, names, drain, body
+
+    async def page(
+        self, name: QueueName, *, group: GroupName | None = None, after: LetterId | None = None, limit: int = 100
+    ) -> list[DeadLetter]:
+        """List those of a queue, or of all queues that share the dead letter queue `name`."""
+        check_limit(limit)
+        await self._drain()
+        return await self._ledger.step(lambda books: book_of_letters.page(books, name, group, after, limit))
+
+    async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
+        """Make them ready again, counters at zero, history kept; return those that do not exist."""
+        await self._drain()
+
+        def begin(books: Books) -> tuple[list[book_of_letters.Revived], list[LetterId]]:
+            claimed, unknown = book_of_letters.claim(books, letters)
+            return book_of_letters.revive(books, claimed), unknown
+
+        revived, unknown = await self._ledger.step(begin)
+        copies = []
+        for one in revived:
+            stored = one.claimed.stored
+            card = card_of(
+                stored.envelope,
+                epoch=one.epoch,
+                seq=one.seq,
+                ready_at_ms=one.now_ms,
+                expiry_ms=0,
+                group=one.claimed.group,
+            )
+            card = msgspec.structs.replace(card, errors=stored.card.errors)
+            copies.append(pack(stored.envelope, card, "", self._names.group(one.claimed.queue, one.claimed.group)))
+        try:
+            if copies:
+                await self._returner.deliver(copies)
+        except BaseException:
+            self._ledger.post(lambda books: book_of_letters.not_replayed(books, revived))
+            raise
+        await self._ledger.step(lambda books: book_of_letters.replayed(books, revived, body=self._body))
+        return unknown
+
+    async def discard(self, letters: Sequence[LetterId]) -> list[LetterId]:
+        """Delete them; return those that do not exist."""
+        await self._drain()
+
+        def step(books: Books) -> list[LetterId]:
+            claimed, unknown = book_of_letters.claim(books, letters)
+            book_of_letters.strike(books, claimed, None)
+            return unknown
+
+        return await self._ledger.step(step, durable=True)
+
+
+class RabbitJournal:
+    """The journal, written after the fact."""
+
+    def __init__(self, ledger: LedgerFile) -> None:
+        self._ledger = ledger
+
+    async def shards(self) -> Mapping[str, ShardEnds]:
+        """Say what each shard holds."""
+        return await self._ledger.step(pages.shards)
+
+    async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
+        """Return chunks with rows beyond `after`."""
+        check_limit(limit)
+        return await self._ledger.step(lambda books: pages.read(books, shard, after, limit))
+
+    async def trim(self) -> int:
+        """Drop what need not be kept."""
+        return await self._ledger.step(pages.trim)
+
+    async def commit(self, reader: str, shard: str, position: Position) -> None:
+        """Register how far `reader` has got."""
+        await self._ledger.step(lambda books: pages.commit(books, reader, shard, position))
+
+    async def committed(self, reader: str) -> Mapping[str, Position]:
+        """Return how far `reader` has got, by shard."""
+        return await self._ledger.step(lambda books: pages.committed(books, reader))
+
+    async def forget(self, reader: str) -> None:
+        """Release a reader's hold."""
+        await self._ledger.step(lambda books: pages.forget(books, reader))
+
+    async def snapshot(self, queue: QueueName) -> Snapshot:
+        """List a queue's copies together with the position that lists them all."""
+        return await self._ledger.step(lambda books: pages.snapshot(books, queue))
+
+
+class RabbitShared:
+    """Small values that all processes with this ledger see."""
+
+    def __init__(self, ledger: LedgerFile) -> None:
+        self._ledger = ledger
+
+    async def get(self, key: str) -> SharedEntry | None:
+        """Return the value, or None when it is missing or past its ttl."""
+        return await self._ledger.step(lambda books: pages.get(books, key))
+
+    async def put(self, key: str, value: bytes, *, expected: int | None, ttl: timedelta | None = None) -> int | None:
+        """Write when the present version is `expected` (None: when missing); return the new version, or None."""
+        return await self._ledger.step(lambda books: pages.put(books, key, value, expected, ttl))
+
+    async def delete(self, key: str) -> None:
+        """Remove the value."""
+        await self._ledger.step(lambda books: pages.delete(books, key))
+
+    async def scan(self, prefix: str) -> Mapping[str, SharedEntry]:
+        """Return all values whose key begins with `prefix`."""
+        return await self._ledger.step(lambda books: pages.scan(books, prefix))

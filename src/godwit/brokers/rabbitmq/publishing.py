@@ -1,0 +1,139 @@
+"""Publishing: numbered in the ledger, sent in windows with confirms, written down when the server has it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from godwit.brokers.chunks import publish_chunks
+from godwit.brokers.contract import Receipt
+from godwit.brokers.rabbitmq.channel import CONFIRMED, REFUSED
+from godwit.brokers.rabbitmq.holding import hold_address
+from godwit.brokers.rabbitmq.ledger import sending
+from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.ledger.file import LedgerFile
+from godwit.brokers.rabbitmq.ledger.sending import Numbered, Plan
+from godwit.brokers.rabbitmq.link import Link
+from godwit.brokers.rabbitmq.parcels import Card, card_of, pack, routing_key
+from godwit.brokers.rabbitmq.topology import Names
+from godwit.brokers.rabbitmq.wire import Outgoing
+from godwit.core import faults
+from godwit.core.envelope import Envelope
+from godwit.core.errors import GodwitError, NotRouted, PartialPublish, QueueFull
+from godwit.core.names import QueueName
+
+AFTER_CONFIRM: Final = "rabbitmq.publish.confirmed"
+
+
+class Publisher:
+    """Publishes for one broker."""
+
+    def __init__(
+        self,
+        link: Link,
+        ledger: LedgerFile,
+        names: Names,
+        *,
+        body: bool,
+        redeclare: Callable[[QueueName], Awaitable[None]],
+    ) -> None:
+        self._link, self._ledger, self._names, self._body = link, ledger, names, body
+        self._redeclare = redeclare
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+        """Check the whole call, then store it chunk by chunk."""
+        chunks = list(publish_chunks(envelopes))
+        if len(chunks) > 1:
+            await self._ledger.step(lambda books: sending.check_addresses(books, envelopes))
+        receipts: list[Receipt] = []
+        for chunk in chunks:
+            try:
+                receipts += await self.chunk(chunk)
+            except GodwitError as error:
+                if not receipts:
+                    raise
+                raise PartialPublish(tuple(receipt.id for receipt in receipts), str(error)) from error
+        return receipts
+
+    async def chunk(self, chunk: Sequence[Envelope], *, moved: bool = False) -> list[Receipt]:
+        """Store one chunk; what is `moved` from another queue is neither deduplicated nor dropped."""
+
+        def reserve(books: Books) -> Plan:
+            sending.check_addresses(books, chunk)
+            return sending.reserve(books, chunk, moved=moved)
+
+        plan = await self._ledger.step(reserve)
+        try:
+            await self._send(plan)
+        except BaseException:
+            self._ledger.post(lambda books: sending.withdrawn(books, plan))
+            raise
+        faults.reach(AFTER_CONFIRM)
+        late = await self._ledger.step(lambda books: sending.accepted(books, plan, body=self._body))
+        fresh = {id(one.envelope) for one in plan.fresh if one.seq not in late}
+        receipts = []
+        for envelope in chunk:
+            receipts.append(Receipt(envelope.id, id(envelope) in fresh))
+            fresh.discard(id(envelope))
+        return receipts
+
+    async def _send(self, plan: Plan) -> None:
+        messages = [message for one in plan.fresh for message in self._messages(plan, one)]
+        if not messages:
+            return
+        outcomes = await self._link.send(messages)
+        if all(outcome in (CONFIRMED, REFUSED) for outcome in outcomes):
+            self._check_room(plan, messages, outcomes)
+            return
+        # Somebody removed what was declared: declare it again and send once more what led nowhere.
+        await self._redeclare(plan.queue)
+        lost = [
+            message for message, outcome in zip(messages, outcomes, strict=True) if outcome not in (CONFIRMED, REFUSED)
+        ]
+        again = await self._link.send(lost)
+        for message, outcome in zip(lost, again, strict=True):
+            if outcome not in (CONFIRMED, REFUSED):
+                raise NotRouted(message.message_id, message.type, message.exchange or message.routing_key)
+        self._check_room(plan, messages, outcomes)
+        self._check_room(plan, lost, again)
+
+    def _check_room(self, plan: Plan, messages: Sequence[Outgoing], outcomes: bytearray) -> None:
+        if REFUSED not in outcomes:
+            return
+        message = messages[outcomes.index(REFUSED)]
+        full = next((name for name in plan.groups if self._names.group(plan.queue, name) == message.routing_key), None)
+        raise QueueFull(plan.queue, full or plan.groups[0], "max_length", self._link.address.max_length)
+
+    def _messages(self, plan: Plan, one: Numbered) -> list[Outgoing]:
+        """Return what is sent for one message: once through the exchange, or once for each group it is for."""
+        envelope = one.envelope
+        targets = plan.targets(one)
+        delay_ms = one.ready_at_ms - plan.now_ms
+        names = self._names
+        if delay_ms <= 0 and len(targets) == len(plan.groups) and targets:
+            expiration = max(one.expiry_ms - plan.now_ms, 0) if one.expiry_ms else None
+            key = routing_key(envelope)
+            return [
+                pack(envelope, self._card(plan, one, None), names.exchange(plan.queue), key, expiration_ms=expiration)
+            ]
+        messages = []
+        for group in targets:
+            card = self._card(plan, one, group)
+            if delay_ms > 0:
+                address = hold_address(delay_ms, names.mark(plan.queue, group))
+                messages.append(pack(envelope, card, *address))
+            else:
+                expiration = max(one.expiry_ms - plan.now_ms, 0) if one.expiry_ms else None
+                messages.append(pack(envelope, card, "", names.group(plan.queue, group), expiration_ms=expiration))
+        return messages
+
+    @staticmethod
+    def _card(plan: Plan, one: Numbered, group: str | None) -> Card:
+        return card_of(
+            one.envelope,
+            epoch=plan.epoch,
+            seq=one.seq,
+            ready_at_ms=one.ready_at_ms,
+            expiry_ms=one.expiry_ms,
+            group=group,
+        )

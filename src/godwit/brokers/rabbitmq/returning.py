@@ -1,0 +1,107 @@
+"""Sending copies anew: to their queue, to wait, or to the dead letter queue. The copy is safe before the old one goes.
+
+Order: publish with confirm, write the ledger, acknowledge the old copy. A crash in between leaves two copies, never
+none; the ledger knows which is the newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from godwit.brokers.rabbitmq.channel import CONFIRMED, REFUSED
+from godwit.brokers.rabbitmq.hands import Held
+from godwit.brokers.rabbitmq.holding import hold_address
+from godwit.brokers.rabbitmq.ledger import ending
+from godwit.brokers.rabbitmq.ledger.ending import Burial, Return
+from godwit.brokers.rabbitmq.ledger.file import LedgerFile
+from godwit.brokers.rabbitmq.ledger.taking import Lease
+from godwit.brokers.rabbitmq.link import Link
+from godwit.brokers.rabbitmq.parcels import Card, pack
+from godwit.brokers.rabbitmq.topology import DEAD_KEY, Names
+from godwit.brokers.rabbitmq.wire import Outgoing
+from godwit.core.errors import NotRouted
+
+FULL_PAUSE_MS: Final = 1_000
+"""A copy that finds its queue full waits so long before it tries again."""
+
+
+class Returner:
+    """Carries out returns and burials."""
+
+    def __init__(self, link: Link, ledger: LedgerFile, names: Names) -> None:
+        self._link, self._ledger, self._names = link, ledger, names
+
+    def copy(self, lease: Lease, ready_at_ms: int, now_ms: int) -> Outgoing:
+        """Return a copy that is ready at a time, with the lease's counters on it."""
+        card = self._card(lease, ready_at_ms)
+        delay_ms = ready_at_ms - now_ms
+        if delay_ms > 0:
+            return pack(
+                lease.parcel.envelope, card, *hold_address(delay_ms, self._names.mark(lease.queue, lease.group))
+            )
+        expiration = max(card.expiry_ms - now_ms, 0) if card.expiry_ms else None
+        key = self._names.group(lease.queue, lease.group)
+        return pack(lease.parcel.envelope, card, "", key, expiration_ms=expiration)
+
+    def letter(self, burial: Burial, now_ms: int) -> Outgoing:
+        """Return a copy for the dead letter queue."""
+        lease = burial.lease
+        card = msgspec.structs.replace(self._card(lease, lease.ready_at_ms), kind=burial.kind, dead_at_ms=now_ms)
+        return pack(lease.parcel.envelope, card, self._names.dlx(lease.queue), DEAD_KEY)
+
+    @staticmethod
+    def _card(lease: Lease, ready_at_ms: int) -> Card:
+        return msgspec.structs.replace(
+            lease.parcel.card,
+            epoch=lease.epoch,
+            seq=lease.seq,
+            queue=lease.queue,
+            turn=lease.turn + 1,
+            group=lease.group,
+            ready_at_ms=ready_at_ms,
+            attempt=lease.attempt,
+            failures=lease.failures,
+            crashes=lease.crashes,
+            errors=lease.errors,
+        )
+
+    async def carry_out(
+        self, returns: Sequence[tuple[Held, Return]], burials: Sequence[tuple[Held, Burial]], now_ms: int
+    ) -> list[Lease]:
+        """Send, write down, acknowledge; return the leases that were somebody else's by then."""
+        if not returns and not burials:
+            return []
+        sent = [self.copy(one.lease, one.ready_at_ms, now_ms) for _, one in returns]
+        sent += [self.letter(one, now_ms) for _, one in burials]
+        await self.deliver(sent)
+        late = await self._ledger.step(
+            lambda books: (
+                ending.returned(books, [one for _, one in returns]) + ending.buried(books, [one for _, one in burials])
+            )
+        )
+        for held, _ in (*returns, *burials):
+            held.release()
+        return late
+
+    async def deliver(self, messages: Sequence[Outgoing]) -> None:
+        """Publish until everything is confirmed; what finds its queue full takes the way through a hold."""
+        outcomes = await self._link.send(messages)
+        again = []
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if outcome == CONFIRMED:
+                continue
+            if outcome != REFUSED:
+                raise NotRouted(message.message_id, message.type, message.exchange or message.routing_key)
+            again.append(message)
+        if again:
+            await self.deliver([self._later(message) for message in again])
+
+    def _later(self, message: Outgoing) -> Outgoing:
+        if message.exchange:
+            return message  # a hold or a dead letter exchange: nothing there is ever full, so try once more
+        mark = self._names.mark_of(message.routing_key)
+        exchange, key = hold_address(FULL_PAUSE_MS, mark)
+        return message._replace(exchange=exchange, routing_key=key, expiration_ms=None)

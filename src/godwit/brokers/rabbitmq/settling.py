@@ -1,0 +1,114 @@
+"""Settling: what a worker's word does to the deliveries this process holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.rabbitmq.hands import Hands, Held, ack_id_of, place_of
+from godwit.brokers.rabbitmq.ledger import ending
+from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.ledger.ending import Burial, Done, Return
+from godwit.brokers.rabbitmq.ledger.file import LedgerFile
+from godwit.brokers.rabbitmq.ledger.taking import Lease
+from godwit.brokers.rabbitmq.returning import Returner
+from godwit.core.clock import Clock, milliseconds
+from godwit.core.failure import FailureKind, remembered
+from godwit.core.journal import Event
+from godwit.core.names import AckId
+
+
+class Settler:
+    """Settles for one broker."""
+
+    def __init__(self, hands: Hands, ledger: LedgerFile, returner: Returner, clock: Clock) -> None:
+        self._hands, self._ledger, self._returner, self._clock = hands, ledger, returner, clock
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[list[AckId], list[Held]]:
+        """End leases; return the ack ids refused, and what was held until now."""
+        now_ms = self._clock.now_ms()
+        done: list[tuple[Held, Done]] = []
+        returns: list[tuple[Held, Return]] = []
+        burials: list[tuple[Held, Burial]] = []
+        refused: dict[int, AckId] = {}
+        places: dict[AckId, int] = {}
+        limits = await self._limits(settlements)
+        for index, settlement in enumerate(settlements):
+            held = self._hands.take(settlement.ack_id)
+            if held is None:
+                refused[index] = settlement.ack_id
+                continue
+            places[settlement.ack_id] = index
+            if isinstance(settlement, Ack):
+                done.append((held, Done(held.lease, settlement.run_ms, settlement.result)))
+            else:
+                self._refusal(settlement, held, now_ms, limits, returns, burials)
+        late = await self._acknowledge([one for _, one in done], list(refused.values()))
+        for held, _ in done:
+            held.release()
+        late += await self._returner.carry_out(returns, burials, now_ms)
+        for lease in late:
+            ack_id = ack_id_of(lease)
+            refused[places[ack_id]] = ack_id
+        return [refused[index] for index in sorted(refused)], [held for held, _ in (*done, *returns, *burials)]
+
+    async def _acknowledge(self, done: list[Done], refused: list[AckId]) -> list[Lease]:
+        if not done and not refused:
+            return []
+
+        def step(books: Books) -> list[Lease]:
+            late = ending.acked(books, done)
+            ending.refused(books, refused)
+            return late
+
+        # The ledger first: a crash before the ack brings the copy back, and it is known to be done.
+        return await self._ledger.step(step)
+
+    async def _limits(self, settlements: Sequence[Settlement]) -> dict[tuple[str, str], int | None]:
+        """Return after how many deliveries the groups concerned give up."""
+        places = {place for one in settlements if isinstance(one, Nack) and (place := place_of(one.ack_id))}
+        if not places:
+            return {}
+
+        def step(books: Books) -> dict[tuple[str, str], int | None]:
+            found: dict[tuple[str, str], int | None] = {}
+            for queue, group in places:
+                book = books.find(queue)
+                known = book.groups.get(group) if book is not None else None
+                found[queue, group] = known.spec.max_delivery_attempts if known is not None else None
+            return found
+
+        return await self._ledger.step(step)
+
+    def _refusal(
+        self,
+        settlement: Nack | GiveUp | HandBack,
+        held: Held,
+        now_ms: int,
+        limits: dict[tuple[str, str], int | None],
+        returns: list[tuple[Held, Return]],
+        burials: list[tuple[Held, Burial]],
+    ) -> None:
+        lease = held.lease
+        match settlement:
+            case HandBack():
+                lease.attempt -= 1
+                returns.append((held, Return(lease, Event.HANDED_BACK, now_ms)))
+            case Nack() | GiveUp():
+                error = settlement.error
+                fingerprint = error.fingerprint if error is not None else None
+                lease.failures += 1
+                lease.errors = remembered(lease.errors, error)
+                limit = limits.get((lease.queue, lease.group))
+                if isinstance(settlement, Nack) and (limit is None or lease.attempt < limit):
+                    ready_at_ms = now_ms + milliseconds(settlement.delay)
+                    back = Return(
+                        lease, Event.NACKED, ready_at_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint
+                    )
+                    returns.append((held, back))
+                else:
+                    kind = FailureKind.TRANSIENT if isinstance(settlement, Nack) else settlement.kind
+                    burials.append((held, Burial(lease, kind, settlement.run_ms, fingerprint)))
+            case _:
+                assert_never(settlement)

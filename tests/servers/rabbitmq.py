@@ -1,0 +1,258 @@
+"""Private RabbitMQ nodes: own home, own epmd, own ports and folders; killed and started again in place.
+
+A node is an Erlang VM that `rabbitmq-server` starts as its child, so the pid to kill is the VM's, which it writes down.
+epmd, the Erlang port mapper, would outlive everybody: each cluster runs one of its own in the foreground.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.servers.lasting import lasting
+from tests.servers.processes import HOST, ServerDown, accepts, await_server, free_ports, stop
+
+_BIN = Path("/usr/lib/rabbitmq/bin")
+_COOKIE = "godwit-tests"
+_GONE_SECONDS = 20
+_CONFIGURATION = """\
+listeners.tcp.1 = {host}:{port}
+log.console = false
+log.file.level = warning
+disk_free_limit.absolute = 50MB
+vm_memory_high_watermark.absolute = 600MB
+heartbeat = 60
+loopback_users.guest = true
+queue_index_embed_msgs_below = 4096
+"""
+_CLUSTER = """\
+cluster_formation.peer_discovery_backend = classic_config
+cluster_formation.randomized_startup_delay_range.min = 0
+cluster_formation.randomized_startup_delay_range.max = 1
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epmd:
+    """The port mapper of one cluster."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RabbitNode:
+    """One node; everything but its process stays the same over restarts."""
+
+    name: str
+    port: int
+    folder: Path
+    epmd_port: int
+    dist_port: int
+    _processes: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def url(self) -> str:
+        """Where it listens, as the default user."""
+        return f"amqp://guest:guest@{HOST}:{self.port}/"
+
+    @property
+    def pid(self) -> int:
+        """The Erlang VM now serving, or the last one."""
+        return int((self.folder / "pid").read_text())
+
+    @property
+    def alive(self) -> bool:
+        """Whether its VM runs."""
+        return bool(self._processes) and self._processes[-1].poll() is None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its programs must be told so that they find this node and no other."""
+        folder = self.folder
+        return os.environ | {
+            "HOME": str(folder / "home"),
+            "ERL_EPMD_PORT": str(self.epmd_port),
+            "ERL_EPMD_ADDRESS": HOST,
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_NODENAME": self.name,
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self.dist_port),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+            "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "schema"),
+            "RABBITMQ_SCHEMA_DIR": str(folder / "schema"),
+            # No busy waiting of schedulers: several nodes share two cores with the tests.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none +S 2:2"
+            ),
+        }
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+        (self.folder / "pid").unlink(missing_ok=True)
+        with (self.folder / "out").open("ab") as out:
+            process = subprocess.Popen(
+                [_BIN / "rabbitmq-server"],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+
+    def await_ready(self) -> None:
+        """Return when it takes connections."""
+        try:
+            await_server(self._ready, self._processes[-1], self.folder / "out")
+        except BaseException:
+            self._end_group()
+            raise
+
+    def start(self) -> None:
+        """Start it and return when it takes connections."""
+        self.launch()
+        self.await_ready()
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power switch would, and wait until it is gone."""
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Freeze its VM."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen VM go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Start it again after `stop` or `kill`, or stop and start it."""
+        if self.alive:
+            self.stop()
+        self.start()
+
+    def control(self, *words: str) -> str:
+        """Run `rabbitmqctl` against this node and return what it prints."""
+        return _run(self, "rabbitmqctl", *words)
+
+    def evaluate(self, erlang: str) -> str:
+        """Evaluate an expression in the node; much of what rabbitmqctl does, without its start-up per command."""
+        return self.control("eval", erlang)
+
+    def _ready(self) -> bool:
+        return accepts(self.port) and (self.folder / "pid").exists()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self.alive:
+            return
+        process = self._processes[-1]
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError, ValueError):
+            os.kill(self.pid, number)
+        try:
+            process.wait(_GONE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._end_group()
+
+    def _end_group(self) -> None:
+        process = self._processes[-1]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _run(node: RabbitNode, program: str, *words: str) -> str:
+    done = subprocess.run(
+        [_BIN / program, "-q", *words], env=node.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    if done.returncode:
+        raise ServerDown(f"{program} {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _epmd() -> subprocess.Popen[bytes]:
+    (port,) = free_ports(1)
+    process = subprocess.Popen(
+        ["epmd", "-port", str(port), "-address", HOST], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    process.epmd_port = port  # type: ignore[attr-defined]
+    return process
+
+
+def _node(
+    folder: Path, number: int, ports: Sequence[int], epmd_port: int, extra: str, plugins: Sequence[str]
+) -> RabbitNode:
+    folder.mkdir(parents=True)
+    home = folder / "home"
+    home.mkdir()
+    cookie = home / ".erlang.cookie"
+    cookie.write_text(_COOKIE)
+    cookie.chmod(0o400)
+    (folder / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
+    (folder / "rabbitmq.conf").write_text(_CONFIGURATION.format(host=HOST, port=ports[0]) + extra)
+    return RabbitNode(
+        name=f"godwit{ports[0]}n{number}@localhost",
+        port=ports[0],
+        dist_port=ports[1],
+        folder=folder,
+        epmd_port=epmd_port,
+    )
+
+
+@contextlib.contextmanager
+def cluster(nodes: int = 1, *, configuration: str = "", plugins: Sequence[str] = ()) -> Iterator[list[RabbitNode]]:
+    """Give so many nodes that know each other, and take them away at the end."""
+    if not (_BIN / "rabbitmq-server").exists():
+        raise ServerDown(
+            "rabbitmq-server is not installed. Install it (apt-get install rabbitmq-server) or run ./dev test."
+        )
+    folder = Path(tempfile.mkdtemp(prefix="godwit-rabbitmq-"))
+    epmd = _epmd()
+    made: list[RabbitNode] = []
+    try:
+        ports = free_ports(2 * nodes)
+        names = [f"godwit{ports[2 * n]}n{n}@localhost" for n in range(nodes)]
+        extra = configuration
+        if nodes > 1:
+            extra += _CLUSTER + "".join(
+                f"cluster_formation.classic_config.nodes.{n + 1} = {name}\n" for n, name in enumerate(names)
+            )
+        epmd_port = int(epmd.epmd_port)  # type: ignore[attr-defined]
+        made += [_node(folder / f"n{n}", n, ports[2 * n : 2 * n + 2], epmd_port, extra, plugins) for n in range(nodes)]
+        for node in made:
+            node.launch()
+        for node in made:
+            node.await_ready()
+        yield made
+    finally:
+        for node in made:
+            node.kill()  # nothing is worth keeping, and a cluster waits long for its members when it stops in order
+        stop(epmd)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def single() -> Iterator[RabbitNode]:
+    """Give one node."""
+    with cluster(1) as (node,):
+        yield node
+
+
+def the_node() -> RabbitNode:
+    """Return the node that all tests of this process share."""
+    return lasting("rabbitmq", single())
