@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self, TypeVar
 
+import msgspec
+
 from godwit import __version__, config
 from godwit.admin.control import QueueControl
 from godwit.admin.dead_letters import DeadLetterQueueHandler
@@ -18,14 +20,17 @@ from godwit.brokers.urls import connect
 from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.conditions import Condition
-from godwit.core.errors import BrokerClosed, BrokerError
+from godwit.core.errors import BrokerClosed, BrokerError, InvalidSetting
 from godwit.core.handling import Classifier
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
+from godwit.core.queues import JournalBody, QueueSpec
 from godwit.core.retry import RetryPolicy
 from godwit.core.routing import Router, Transform, filters_of
 from godwit.core.schemas import Schemas
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
+from godwit.core.statuses import MessageStatus
+from godwit.runtime.bookkeeping import Bookkeeping
 from godwit.runtime.breaker import Breaker
 from godwit.runtime.bridge import SyncBridge
 from godwit.runtime.by_hand import ByHand
@@ -33,6 +38,8 @@ from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
 from godwit.runtime.health import HealthCallable, HealthProbe, named
 from godwit.runtime.heartbeat import ConsumerInstance
 from godwit.runtime.observation import Observation
+from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, KeyOf, Once, handled_once
+from godwit.runtime.outbox import OutboxWriter
 from godwit.runtime.producer import QueueProducer
 from godwit.runtime.scheduler import MessageScheduler
 from godwit.runtime.tracing import traced
@@ -97,6 +104,14 @@ class MessageQueueManager:
             window_of=lambda queue: self.settings.queue(queue).spec.dedup_window,
             name=self._name,
             retention=self.settings.monitoring.retention,
+            metrics=self.metrics,
+            clock=clock,
+        )
+        self.books = Bookkeeping(
+            broker,
+            store,
+            self.settings,
+            prepare=lambda message: self.producer.prepare(message),  # noqa: PLW0108 # there is none before it is open
             metrics=self.metrics,
             clock=clock,
         )
@@ -184,8 +199,17 @@ class MessageQueueManager:
             if queue.name in consumer.queues and consumer.group not in groups:
                 groups[consumer.group] = self.settings.group(consumer.group)
         return QueueConfiguration(
-            spec=queue.spec, retry_policy=queue.retry_policy, groups=tuple(groups.values()), rules=queue.rules
+            spec=self._journaled(queue.spec),
+            retry_policy=queue.retry_policy,
+            groups=tuple(groups.values()),
+            rules=queue.rules,
         )
+
+    def _journaled(self, spec: QueueSpec) -> QueueSpec:
+        """Let the journal keep whole messages where somebody may want to record them."""
+        if self.store is None or spec.journal_body is not JournalBody.AUTO:
+            return spec
+        return msgspec.structs.replace(spec, journal_body=JournalBody.ON)
 
     @property
     def producer(self) -> QueueProducer:
@@ -234,6 +258,31 @@ class MessageQueueManager:
         """Let every message for a queue pass through a function before it is published."""
         self._transforms[QueueName(queue)] = change
 
+    # What the store knows
+
+    async def status(self, message_id: MessageId) -> MessageStatus | None:
+        """Say where a message stands, in all its groups: attempts, last attempt, next retry, how it ended."""
+        return await self.books.status(message_id)
+
+    def once(
+        self,
+        key: str,
+        *,
+        ttl: timedelta = DEFAULT_TTL,
+        hold: timedelta = DEFAULT_HOLD,
+        connection: Any = None,
+    ) -> Once:
+        """Let an effect happen once: `async with mq.once(key) as first: if first: ...`.
+
+        A done key is remembered for `ttl`; one whose holder fell silent is free after `hold`. With `connection`, inside
+        a transaction of the application on the store's database, key and effect are kept or lost together.
+        """
+        return self.books.once(key, ttl=ttl, hold=hold, connection=connection)
+
+    def outbox(self, connection: Any) -> OutboxWriter:
+        """Return an outbox: what it enqueues leaves when the transaction of `connection` commits, else never."""
+        return self.books.outbox(connection)
+
     # Pulling by hand
 
     async def dequeue(
@@ -281,20 +330,27 @@ class MessageQueueManager:
         types: Iterable[str] | None = None,
         classify: Classifier | None = None,
         health_check: HealthCallable | None = None,
+        once: KeyOf | None = None,
     ) -> Callable[[H], H]:
         """Let the decorated function handle messages; what is not said here comes from the configuration.
 
-        With `batch` it takes lists of so many at most (True: as many as the configuration says).
+        With `batch` it takes lists of so many at most (True: as many as the configuration says). `once` names the
+        effect of a message: it is made once per group and name, also when the message is delivered twice.
         """
+        if once is not None:
+            self.books.store("once")
+            if batch:
+                raise InvalidSetting("once", "given together with batch", "one or the other: a batch has many effects")
 
         def register(handler: H) -> H:
+            handle = handler if once is None else handled_once(handler, once, self.books.once, group)
             names = tuple(QueueName(queue) for queue in queues)
             configured = self._group(names[0], GroupName(group)) if names else self.settings.group(GroupName(group))
             strict = self.settings.consumer.queue_order is QueueOrder.STRICT
             ordered = sorted(names, key=lambda name: -self.settings.queue(name).spec.priority)
             self._consumers.append(
                 Consumer(
-                    handler=handler,
+                    handler=handle,
                     queues=tuple(ordered),
                     group=GroupName(group),
                     concurrency=concurrency or self.settings.consumer.max_concurrency,

@@ -19,6 +19,7 @@ from godwit.core.journal import Position
 from godwit.core.keeping import JournalWriter, LetterKeeper
 from godwit.core.recording import Address, Batch
 from godwit.core.statuses import MessageStatus
+from godwit.store.effects import Ledger, Outbox
 from godwit.store.pipelines import Pipelines
 from godwit.store.plans import Plans
 from godwit.store.schedules import Schedules
@@ -109,6 +110,16 @@ class Store(Protocol):
     @property
     def messages(self) -> Messages:
         """The projection of the journal."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Which effects have happened."""
+        ...
+
+    @property
+    def outbox(self) -> Outbox:
+        """Messages that leave with a transaction."""
         ...
 
     @property

@@ -11,7 +11,7 @@ Promises, checked by `tests/store/conformance`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -20,6 +20,9 @@ import msgspec
 
 from godwit.core.names import MessageId, QueueName
 from godwit.core.schedule import Firing, Schedule, ScheduleStatus
+
+Loading = tuple[str, str, QueueName, datetime, bytes]
+"""A firing of a campaign on its way into the store: id, key, queue, due time, message."""
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +167,9 @@ class Schedules(Protocol):
 
     # Campaigns
 
-    async def load(self, campaign: str, batches: Iterable[Sequence[Firing]], report: Callable[[int, int], None]) -> int:
+    async def load(
+        self, campaign: str, batches: AsyncIterable[Sequence[Loading]], report: Callable[[int, int], None]
+    ) -> int:
         """Store a campaign's firings batch by batch; return how many were new. `report` gets (read, added) so far."""
         ...
 

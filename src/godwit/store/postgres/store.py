@@ -7,9 +7,11 @@ from typing import Self
 from godwit.config.addresses import without_password
 from godwit.store.postgres.database import POOL_SIZE, PostgresDatabase
 from godwit.store.postgres.journal import PostgresJournal
+from godwit.store.postgres.ledger import PostgresLedger
 from godwit.store.postgres.letters import PostgresLetters
 from godwit.store.postgres.messages import PostgresMessages
 from godwit.store.postgres.migrating import PostgresMigrations
+from godwit.store.postgres.outbox import PostgresOutbox
 from godwit.store.postgres.pipeline import PostgresPipelines
 from godwit.store.postgres.plans import PostgresPlans
 from godwit.store.postgres.recording import PostgresRecording, times_in_ms
@@ -25,6 +27,8 @@ class PostgresStore:
         # One connection of its own: it keeps temporary tables, and times travel differently on it.
         self._recording = PostgresDatabase(url, shown=without_password(url), pool_size=1, prepare=times_in_ms)
         self.messages = PostgresMessages(self.database, PostgresRecording(self._recording))
+        self.ledger = PostgresLedger(self.database)
+        self.outbox = PostgresOutbox(self.database)
         self.journal = PostgresJournal(self.database)
         self.letters = PostgresLetters(self.database)
         self.pipelines = PostgresPipelines(self.database)

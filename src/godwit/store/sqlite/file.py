@@ -84,6 +84,11 @@ class SqliteFile:
 
         return await self._on(self._reading, operation, work)
 
+    async def prepared(self) -> None:
+        """Make the file and the schema when they are missing, before somebody else uses them."""
+        if self._writer is None:
+            await self.write("opening the file", lambda _connection: None)
+
     async def look(self, operation: str, step: Callable[[], T]) -> T:
         """Carry out a step on the readers' thread without opening anything."""
         return await self._on(self._reading, operation, step)

@@ -9,9 +9,11 @@ from urllib.parse import unquote
 from godwit.core.errors import UnknownScheme
 from godwit.store.sqlite.file import BUSY_SECONDS, SqliteFile
 from godwit.store.sqlite.journal import SqliteJournal
+from godwit.store.sqlite.ledger import SqliteLedger
 from godwit.store.sqlite.letters import SqliteLetters
 from godwit.store.sqlite.messages import SqliteMessages
 from godwit.store.sqlite.migrating import SqliteMigrations
+from godwit.store.sqlite.outbox import SqliteOutbox
 from godwit.store.sqlite.pipeline import SqlitePipelines
 from godwit.store.sqlite.plans import SqlitePlans
 from godwit.store.sqlite.recording import SqliteRecording
@@ -27,6 +29,8 @@ class SqliteStore:
         self.file = SqliteFile(Path(path).absolute(), shown=f"{SCHEME}{path}", busy_seconds=busy_seconds)
         self.migrations = SqliteMigrations(self.file)
         self.messages = SqliteMessages(self.file, SqliteRecording(self.file))
+        self.ledger = SqliteLedger(self.file)
+        self.outbox = SqliteOutbox(self.file)
         self.journal = SqliteJournal(self.file)
         self.letters = SqliteLetters(self.file)
         self.pipelines = SqlitePipelines(self.file)

@@ -14,10 +14,16 @@ CREATE TABLE idempotency_ledger (
 CREATE INDEX idx_idempotency_ledger_expires_at ON idempotency_ledger (expires_at);
 
 -- Sealed messages written in an application's own transaction; forwarded in order of `number` and then deleted.
+-- tried_at: somebody may have published it, so after the dedup window its status is asked for first.
 CREATE TABLE outbox (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     message_id TEXT NOT NULL,
     queue_name TEXT NOT NULL,
     envelope BLOB NOT NULL,
-    created_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
+    created_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    due_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    tried_at INTEGER,
+    tries INTEGER NOT NULL DEFAULT 0,
+    error TEXT
 ) STRICT;
+CREATE INDEX idx_outbox_due_at ON outbox (due_at, number);

@@ -1,0 +1,146 @@
+"""What a manager does with its store besides scheduling: recording, status, effects that happen once, the outbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from godwit.brokers.contract import Broker
+from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.core.envelope import Envelope
+from godwit.core.errors import BrokerError, StoreError, StoreRequired
+from godwit.core.logs import get_logger
+from godwit.core.message import Message
+from godwit.core.names import MessageId, check_message_id
+from godwit.core.settings import Settings
+from godwit.core.statuses import MessageStatus
+from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once
+from godwit.runtime.outbox import OutboxForwarder, OutboxWriter
+from godwit.runtime.recorder import Recorder
+from godwit.store.contract import Store
+from godwit.telemetry.metrics import QueueMetricsCollector
+
+SETTLING: Final = timedelta(milliseconds=300)
+"""How long a recorder elsewhere may stand still before we record ourselves."""
+LOOK: Final = timedelta(milliseconds=20)
+
+log = get_logger(__name__)
+
+
+class Bookkeeping:
+    """The store's side of one manager."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store | None,
+        settings: Settings,
+        *,
+        prepare: Callable[[Message], Envelope],
+        metrics: QueueMetricsCollector | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._broker, self._store, self._settings = broker, store, settings
+        self._prepare, self._metrics, self._clock = prepare, metrics, clock
+        self._recorder: Recorder | None = None
+        self._forwarder: OutboxForwarder | None = None
+
+    def store(self, feature: str) -> Store:
+        """Return the store that a feature needs."""
+        if self._store is None:
+            raise StoreRequired(feature)
+        return self._store
+
+    @property
+    def recorder(self) -> Recorder:
+        """Carries the journal into the store."""
+        if self._recorder is None:
+            self._recorder = Recorder(
+                self._broker.journal,
+                self.store("The recorder").messages,
+                retention=self._settings.monitoring.retention,
+                metrics=self._metrics,
+                clock=self._clock,
+            )
+        return self._recorder
+
+    @property
+    def forwarder(self) -> OutboxForwarder:
+        """Carries the outbox to the broker."""
+        if self._forwarder is None:
+            self._forwarder = OutboxForwarder(
+                self.store("The outbox").outbox,
+                self._broker.publish,
+                is_known=self._is_known,
+                window_of=lambda queue: self._settings.queue(queue).spec.dedup_window,
+                clock=self._clock,
+            )
+        return self._forwarder
+
+    def once(
+        self,
+        key: str,
+        *,
+        ttl: timedelta = DEFAULT_TTL,
+        hold: timedelta = DEFAULT_HOLD,
+        holder: str | None = None,
+        connection: Any = None,
+    ) -> Once:
+        """Return an effect that happens once, to be made inside `async with`."""
+        ledger = self.store("once").ledger
+        return Once(ledger, key, ttl=ttl, hold=hold, holder=holder, connection=connection)
+
+    def outbox(self, connection: Any) -> OutboxWriter:
+        """Return an outbox in the application's own transaction."""
+        return OutboxWriter(self.store("The outbox").outbox, connection, self._prepare)
+
+    async def status(self, message_id: MessageId) -> MessageStatus | None:
+        """Say where a message stands; what the journal has by now is in the answer."""
+        check_message_id(message_id)
+        messages = self.store("status").messages
+        await self._caught_up()
+        return await messages.status(message_id)
+
+    async def _is_known(self, message_id: MessageId) -> bool:
+        return await self.status(message_id) is not None
+
+    async def _caught_up(self) -> None:
+        """Wait until a recorder has got to what the journal has now; record here when none gets on with it."""
+        ends = {shard: end for shard, end in (await self._broker.journal.shards()).items() if end.last_seq}
+        messages = self.store("status").messages
+        loop = asyncio.get_running_loop()
+        before, moved_at = None, loop.time()
+        while True:
+            positions = await messages.positions()
+            behind = [
+                shard
+                for shard, end in ends.items()
+                if (at := positions.get(shard)) is None or at.epoch != end.epoch or at.seq < end.last_seq
+            ]
+            if not behind:
+                return
+            if positions != before:
+                before, moved_at = positions, loop.time()
+            elif loop.time() - moved_at > SETTLING.total_seconds():
+                await Recorder(self._broker.journal, messages, clock=self._clock).catch_up()
+                return
+            await asyncio.sleep(LOOK.total_seconds())
+
+    async def run(self) -> None:
+        """Record, forward and sweep until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.recorder.run(), name="godwit recorder")
+            group.create_task(self.forwarder.run(), name="godwit outbox")
+            group.create_task(self._sweep(), name="godwit ledger sweep")
+
+    async def _sweep(self) -> None:
+        ledger = self.store("once").ledger
+        while True:
+            await asyncio.sleep(self._settings.scheduler.cleanup_interval.total_seconds())
+            try:
+                while await ledger.sweep():
+                    pass
+            except (BrokerError, StoreError) as error:
+                log.warning("ledger not swept", error=str(error))

@@ -1,0 +1,136 @@
+"""Effects that happen once: a key is claimed in the ledger, the effect made, the key remembered as done.
+
+What remains: a worker that dies after its effect and before the key is marked done leaves a claim; whoever gets the
+message again makes the effect a second time. With `connection`, an effect in the store's own database and the mark
+are one transaction, and nothing remains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import secrets
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from godwit.core.errors import EffectHeld, InvalidSetting
+from godwit.core.handling import Retry
+from godwit.core.logs import get_logger
+from godwit.core.message import Message
+from godwit.store.effects import Ledger, Outcome
+
+DEFAULT_TTL: Final = timedelta(days=7)
+DEFAULT_HOLD: Final = timedelta(minutes=5)
+MAX_RESULT_BYTES: Final = 4096
+MAX_KEY_LENGTH: Final = 512
+_LONGEST_WAIT: Final = timedelta(seconds=30)
+
+log = get_logger(__name__)
+
+
+class Turn:
+    """True when it is our turn to make the effect; else it was made before, and `result` is what came of it."""
+
+    def __init__(self, *, ours: bool, result: Any = None) -> None:
+        self._ours = ours
+        self.result = result
+        """Set it before the block ends, and later callers find it here (JSON, up to 4 KB)."""
+
+    def __bool__(self) -> bool:
+        """Say whether the effect is to be made."""
+        return self._ours
+
+
+class Once:
+    """One effect under one key, with `async with`; see `MessageQueueManager.once`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        key: str,
+        *,
+        ttl: timedelta = DEFAULT_TTL,
+        hold: timedelta = DEFAULT_HOLD,
+        holder: str | None = None,
+        connection: Any = None,
+    ) -> None:
+        if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_LENGTH or "\0" in key:
+            raise InvalidSetting("key", key, f"1 to {MAX_KEY_LENGTH} characters")
+        for name, value in (("ttl", ttl), ("hold", hold)):
+            if value <= timedelta(0):
+                raise InvalidSetting(name, value, "more than 0")
+        self._ledger, self._key, self._ttl, self._hold = ledger, key, ttl, hold
+        self._holder = holder or secrets.token_hex(8)
+        self._connection = connection
+        self._turn = Turn(ours=False)
+
+    async def __aenter__(self) -> Turn:
+        """Claim the key; raises `EffectHeld` while somebody else is at it."""
+        if self._connection is not None:
+            claim = await self._ledger.finish_within(self._connection, self._key, holder=self._holder, ttl=self._ttl)
+        else:
+            claim = await self._ledger.claim(self._key, holder=self._holder, hold=self._hold, ttl=self._ttl)
+        if claim.outcome is Outcome.HELD:
+            raise EffectHeld(self._key, claim.held_for.total_seconds())
+        result = None if claim.result is None else msgspec.json.decode(claim.result)
+        self._turn = Turn(ours=claim.outcome is Outcome.WON, result=result)
+        return self._turn
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Mark the key done, or give it back when the effect did not happen."""
+        if not self._turn or self._connection is not None:
+            return  # with the application's transaction the mark is kept or lost together with the effect
+        if kind is not None:
+            # Shielded: a cancelled handler must not keep the key until the hold ends.
+            await asyncio.shield(self._ledger.release(self._key, holder=self._holder))
+            return
+        result = _encoded(self._turn.result)
+        if not await self._ledger.finish(self._key, holder=self._holder, ttl=self._ttl, result=result):
+            log.warning("effect took longer than its key was held", key=self._key)
+
+
+def _encoded(result: Any) -> bytes | None:
+    """Return a result as JSON, if it is any and not too long."""
+    if result is None:
+        return None
+    try:
+        data = msgspec.json.encode(result)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return data if len(data) <= MAX_RESULT_BYTES else None
+
+
+KeyOf = Callable[[Message], str | None]
+"""Names the effect of a message; None when it may happen again."""
+
+
+def handled_once(
+    handler: Callable[..., Any], key_of: KeyOf, make: Callable[..., Once], group: str
+) -> Callable[..., Any]:
+    """Return a handler that makes the effect of a message once per group and key.
+
+    The claim is held in the message's name: delivered again, it goes on at once, since its former worker is gone.
+    """
+    is_async = asyncio.iscoroutinefunction(handler)
+
+    @functools.wraps(handler)
+    async def handle(message: Message) -> Any:
+        key = key_of(message)
+        if key is None:
+            return await handler(message) if is_async else await asyncio.to_thread(handler, message)
+        try:
+            async with make(f"{group}/{key}", holder=message.id) as turn:
+                if turn:
+                    turn.result = await handler(message) if is_async else await asyncio.to_thread(handler, message)
+                return turn.result
+        except EffectHeld as held:
+            wait = min(_LONGEST_WAIT, timedelta(seconds=held.seconds))
+            raise Retry(str(held), after=wait) from held
+
+    return handle

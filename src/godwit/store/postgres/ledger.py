@@ -1,0 +1,63 @@
+"""The ledger of effects in PostgreSQL; the server's clock decides."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from godwit.core.errors import InvalidSetting
+from godwit.store.effects import Claim, Outcome
+from godwit.store.postgres.database import PostgresDatabase, sql
+
+
+class PostgresLedger:
+    """Keys of effects, shared by all processes."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def claim(self, key: str, *, holder: str, hold: timedelta, ttl: timedelta) -> Claim:
+        async with self._database.connection("claiming a key") as connection:
+            while True:
+                if await connection.fetchrow(sql("ledger/claim"), key, holder, hold, ttl) is not None:
+                    return Claim(outcome=Outcome.WON)
+                if (found := await _look(connection, key)) is not None:
+                    return found
+
+    async def finish(self, key: str, *, holder: str, ttl: timedelta, result: bytes | None = None) -> bool:
+        text = None if result is None else result.decode()
+        row = await self._database.fetchrow("finishing a key", "ledger/finish", key, holder, text, ttl)
+        return row is not None
+
+    async def release(self, key: str, *, holder: str) -> None:
+        await self._database.fetch("releasing a key", "ledger/release", key, holder)
+
+    async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> Claim:
+        check_transaction(connection)
+        with self._database.translating("finishing a key"):
+            if await connection.fetchrow(sql("ledger/finish_at_once"), key, holder, ttl) is not None:
+                return Claim(outcome=Outcome.WON)
+            return await _look(connection, key) or Claim(outcome=Outcome.HELD)
+
+    async def sweep(self, *, limit: int = 10_000) -> int:
+        return len(await self._database.fetch("sweeping the ledger", "ledger/sweep", limit))
+
+
+async def _look(connection: Any, key: str) -> Claim | None:
+    """Return what is known of a key; None when it was forgotten a moment ago."""
+    row = await connection.fetchrow(sql("ledger/look"), key)
+    if row is None:
+        return None
+    if row["status"] == "done":
+        return Claim(outcome=Outcome.DONE, result=None if row["result"] is None else row["result"].encode())
+    return Claim(outcome=Outcome.HELD, held_for=row["held_for"])
+
+
+def check_transaction(connection: Any) -> None:
+    """Refuse what is no asyncpg connection inside a transaction: nothing would hold both together."""
+    known = isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy)
+    if not known or not connection.is_in_transaction():
+        allowed = "an asyncpg connection to the store's database, inside a transaction"
+        raise InvalidSetting("connection", type(connection).__name__, allowed)

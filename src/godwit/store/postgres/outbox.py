@@ -1,0 +1,43 @@
+"""The outbox in PostgreSQL: written by applications in their own transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from godwit.core.envelope import Envelope
+from godwit.store.effects import Backlog, Waiting, packed_envelope, unpacked_envelope
+from godwit.store.postgres.database import PostgresDatabase, sql
+from godwit.store.postgres.ledger import check_transaction
+
+
+class PostgresOutbox:
+    """Messages on their way to the broker."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def put(self, connection: Any, envelopes: Sequence[Envelope]) -> None:
+        check_transaction(connection)
+        ids, queues = [one.id for one in envelopes], [one.queue for one in envelopes]
+        with self._database.translating("writing to the outbox"):
+            await connection.execute(sql("outbox/put"), ids, queues, [packed_envelope(one) for one in envelopes])
+
+    async def claim(self, *, hold: timedelta, limit: int) -> list[Waiting]:
+        rows = await self._database.fetch("reading the outbox", "outbox/claim", hold, limit)
+        found = [
+            Waiting(row["number"], unpacked_envelope(row["envelope"]), row["tries"], row["tried_before"])
+            for row in rows
+        ]
+        return sorted(found, key=lambda one: one.number)
+
+    async def forwarded(self, numbers: Sequence[int]) -> None:
+        await self._database.fetch("emptying the outbox", "outbox/forwarded", list(numbers))
+
+    async def postpone(self, number: int, *, delay: timedelta, error: str) -> None:
+        await self._database.fetch("postponing in the outbox", "outbox/postpone", number, delay, error)
+
+    async def backlog(self) -> Backlog:
+        row = await self._database.fetchrow("counting the outbox", "outbox/backlog")
+        return Backlog(row["waiting"], row["oldest"]) if row is not None else Backlog(0, None)

@@ -1,0 +1,75 @@
+"""The ledger of effects in a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+from typing import Any
+
+from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
+from godwit.store.effects import Claim, Outcome
+from godwit.store.sqlite.application import check_connection
+from godwit.store.sqlite.file import SqliteFile, sql
+
+
+class SqliteLedger:
+    """Keys of effects, shared by the processes of one machine."""
+
+    def __init__(self, file: SqliteFile, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._file = file
+        self._clock = clock
+
+    async def claim(self, key: str, *, holder: str, hold: timedelta, ttl: timedelta) -> Claim:
+        def write(connection: sqlite3.Connection) -> Claim:
+            now = self._clock.now_ms()
+            facts = {
+                "key": key,
+                "holder": holder,
+                "now": now,
+                "claimed_until": now + milliseconds(hold),
+                "expires_at": now + milliseconds(hold + ttl),
+            }
+            return _claimed(connection, "ledger/claim", facts)
+
+        return await self._file.write("claiming a key", write)
+
+    async def finish(self, key: str, *, holder: str, ttl: timedelta, result: bytes | None = None) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            now = self._clock.now_ms()
+            facts = {
+                "key": key,
+                "holder": holder,
+                "result": None if result is None else result.decode(),
+                "now": now,
+                "expires_at": now + milliseconds(ttl),
+            }
+            return connection.execute(sql("ledger/finish"), facts).rowcount == 1
+
+        return await self._file.write("finishing a key", write)
+
+    async def release(self, key: str, *, holder: str) -> None:
+        facts = {"key": key, "holder": holder}
+        await self._file.write("releasing a key", lambda connection: connection.execute(sql("ledger/release"), facts))
+
+    async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> Claim:
+        await self._file.prepared()
+        with check_connection(connection, self._file, "finishing a key"):
+            now = self._clock.now_ms()
+            facts = {"key": key, "holder": holder, "now": now, "expires_at": now + milliseconds(ttl)}
+            return _claimed(connection, "ledger/finish_at_once", facts)
+
+    async def sweep(self, *, limit: int = 10_000) -> int:
+        facts = {"now": self._clock.now_ms(), "limit": limit}
+        return await self._file.write(
+            "sweeping the ledger", lambda connection: connection.execute(sql("ledger/sweep"), facts).rowcount
+        )
+
+
+def _claimed(connection: sqlite3.Connection, name: str, facts: dict[str, Any]) -> Claim:
+    if connection.execute(sql(name), facts).rowcount == 1:
+        return Claim(outcome=Outcome.WON)
+    row = connection.execute(sql("ledger/look"), {"key": facts["key"], "now": facts["now"]}).fetchone()
+    status, _, result, claimed_until = row
+    if status == "done":
+        return Claim(outcome=Outcome.DONE, result=None if result is None else result.encode())
+    return Claim(outcome=Outcome.HELD, held_for=timedelta(milliseconds=claimed_until - facts["now"]))

@@ -1,0 +1,2 @@
+-- due time, now, number. Nobody else takes it until then.
+UPDATE outbox SET due_at = ?, tried_at = ?, tries = tries + 1 WHERE number = ?

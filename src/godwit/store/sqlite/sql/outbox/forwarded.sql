@@ -1,0 +1,2 @@
+-- number. It is at the broker.
+DELETE FROM outbox WHERE number = ?
