@@ -72,7 +72,8 @@ async def test_a_real_history_has_no_findings_and_ends_with_what_the_broker_hold
         [(SHARD, QUEUE, copy.group, copy.publish_seq, copy.message_id) for copy in snapshot.copies],
         "shard string, queue string, group string, publish_seq long, message_id string",
     )
-    assert kinds(audit.lost(found.open, listing)) == set()
+    listed = spark.createDataFrame([(SHARD, snapshot.position.seq)], "shard string, seq long")
+    assert kinds(audit.lost(found.open, listing, listed)) == set()
     assert kinds(audit.unrecorded(found.open, listing)) == set()
     assert len(copies(found.open)) > 20
     assert set(copies(found.open).values()) == {"waiting", "leased", "dead"}
@@ -98,7 +99,11 @@ async def test_a_copy_missing_from_the_listing_is_lost_and_one_too_many_is_doubl
         [(SHARD, QUEUE, group, number, "id") for group, number in [*there[1:], extra]],
         "shard string, queue string, group string, publish_seq long, message_id string",
     )
-    assert kinds(audit.lost(found.open, listing)) == {("lost", *gone)}
+    born = {(row.group, row.publish_seq): row.born for row in found.open.collect()}
+    listed = spark.createDataFrame([(SHARD, born[gone])], "shard string, seq long")
+    earlier = spark.createDataFrame([(SHARD, born[gone] - 1)], "shard string, seq long")
+    assert kinds(audit.lost(found.open, listing, listed)) == {("lost", *gone)}
+    assert kinds(audit.lost(found.open, listing, earlier)) == set()
     assert kinds(audit.unrecorded(found.open, listing)) == {("duplicated", *extra)}
 
 

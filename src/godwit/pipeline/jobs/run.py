@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from godwit.core.errors import InvalidSetting, listed
+from godwit.core.journal import Position
 from godwit.core.names import queue_name
+from godwit.pipeline.auditing import AuditPart
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.failures import explained
 from godwit.pipeline.lake import Lake
+from godwit.pipeline.offsets import chosen_shards
 from godwit.pipeline.options import ReadOptions, absolute
 from godwit.pipeline.parts import AnalyticsPart, LakePart, Part
 from godwit.pipeline.publishing import Outcome, Publisher
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-PARTS: Final = ("archive", "analytics")
+PARTS: Final = ("archive", "analytics", "audit")
 WAIT_SECONDS: Final = 1
 
 
@@ -64,17 +67,37 @@ def run(settings: RunSettings, *, report: Callable[[Outcome], None] = lambda _ou
         outcomes.append(outcome)
         report(outcome)
 
-    interrupted = False
+    with Connections(settings.broker_url, settings.store_url) as connections:
+        if settings.once and not pending(connections, settings):
+            return Summary(batches=0, rows=0)
+        interrupted = _stream(connections, settings, note)
+    return Summary(batches=len(outcomes), rows=sum(outcome.rows for outcome in outcomes), interrupted=interrupted)
+
+
+def _stream(connections: Connections, settings: RunSettings, note: Callable[[Outcome], None]) -> bool:
+    """Run the query to its end; say whether it was interrupted."""
     with (
-        Connections(settings.broker_url, settings.store_url) as connections,
         spark_session(f"godwit pipeline {settings.name}", master=settings.master) as spark,
         running(spark, connections, settings, note) as query,
     ):
         try:
             wait(query)
         except KeyboardInterrupt:
-            interrupted = True
-    return Summary(batches=len(outcomes), rows=sum(outcome.rows for outcome in outcomes), interrupted=interrupted)
+            return True
+    return False
+
+
+def pending(connections: Connections, settings: RunSettings) -> bool:
+    """Say whether there is anything to read: starting Spark for nothing takes seconds."""
+    options = read_options_of(settings)
+    places = starting_places(connections, parts_of(connections, settings), options)
+    shards = connections.broker(lambda broker: chosen_shards(broker.journal, options))
+    return any(places[shard] != Position(ends.epoch, ends.last_seq) for shard, ends in shards.items())
+
+
+def read_options_of(settings: RunSettings) -> ReadOptions:
+    """Return which journals a run reads."""
+    return ReadOptions(url=absolute(settings.broker_url), queues=tuple(settings.queues))
 
 
 def check(settings: RunSettings) -> None:
@@ -91,11 +114,11 @@ def running(
 ) -> Iterator[StreamingQuery]:
     """Start the query of a pipeline and stop it with the block."""
     parts = parts_of(connections, settings)
-    lake = settings.name if "archive" in settings.parts else ""
+    lake = settings.name if {"archive", "audit"} & set(settings.parts) else ""
     publisher = Publisher(
         connections, parts, reader=reader_of(settings.name), lake=lake, accept_loss=settings.accept_loss, report=report
     )
-    options = ReadOptions(url=absolute(settings.broker_url), queues=tuple(settings.queues))
+    options = read_options_of(settings)
     places = starting_places(connections, parts, options)
     wanted = {name for part in parts for name in part.columns}
     stream = (
@@ -124,10 +147,13 @@ def running(
 def parts_of(connections: Connections, settings: RunSettings) -> list[Part]:
     """Return the parts to run; the lake first, so that the others read what it wrote."""
     made: list[Part] = []
+    lake = Lake(settings.lake, settings.name)
     if "archive" in settings.parts:
-        made.append(LakePart(Lake(settings.lake, settings.name), accept_loss=settings.accept_loss))
+        made.append(LakePart(lake, accept_loss=settings.accept_loss))
     if "analytics" in settings.parts:
         made.append(AnalyticsPart(connections, accept_loss=settings.accept_loss))
+    if "audit" in settings.parts:
+        made.append(AuditPart(connections, lake, accept_loss=settings.accept_loss))
     return made
 
 

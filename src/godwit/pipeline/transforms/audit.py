@@ -3,7 +3,8 @@
 An audit goes on from the copies that were open when the last one ended, so it costs what happened since, however long
 the history. A row of `open` is a copy that has not come to its end:
 
-    shard, queue, group, publish_seq, message_id, state (waiting | leased | dead), seq, ready_at, deliver_at,
+    shard, queue, group, publish_seq, message_id, state (waiting | leased | dead), born (the seq it arrived with), seq
+    (the last one that told of it), ready_at, deliver_at,
     lease_until, lane, ordering_key, delivered (once at least), overtaken_by (the highest publish_seq of its key that
     was delivered before it), overtaken_at (when a copy of its lane that was ready later was delivered first)
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 COPY: Final = ("shard", "group", "publish_seq")
 OPEN: Final = (
-    "shard string, queue string, group string, publish_seq long, message_id string, state string, seq long, "
+    "shard string, queue string, group string, publish_seq long, message_id string, state string, born long, seq long, "
     "ready_at timestamp, deliver_at timestamp, lease_until timestamp, lane int, ordering_key string, "
     "delivered boolean, overtaken_by long, overtaken_at timestamp"
 )
@@ -108,6 +109,7 @@ def _told(rows: DataFrame, before: DataFrame | None) -> DataFrame:
     told = (
         rows.withColumn("step", step)
         .where(F.col("step").isNotNull() & F.col("publish_seq").isNotNull())
+        .withColumn("born", F.col("seq"))
         .withColumn("carried_by", F.lit(None).cast("long"))
         .withColumn("carried_at", F.lit(None).cast("timestamp"))
         .withColumn("carried", F.lit(False))  # noqa: FBT003
@@ -138,6 +140,7 @@ def _carried(before: DataFrame) -> DataFrame:
         "lane",
         "ordering_key",
         F.lit("arrive").alias("step"),
+        "born",
         F.col("overtaken_by").alias("carried_by"),
         F.col("overtaken_at").alias("carried_at"),
         F.col("delivered").alias("carried"),
@@ -211,6 +214,7 @@ def _open(steps: DataFrame) -> DataFrame:
         F.first("queue").alias("queue"),
         F.max("message_id").alias("message_id"),
         F.max_by("state", F.struct("seq", "step")).alias("state"),
+        F.min("born").alias("born"),
         F.max("seq").alias("seq"),
         F.max_by("ready_at", F.when(F.col("ready_at").isNotNull(), F.col("seq"))).alias("ready_at"),
         F.max("deliver_at").alias("deliver_at"),
@@ -247,17 +251,22 @@ def _newest(steps: DataFrame) -> DataFrame:
     )
 
 
-def lost(open_copies: DataFrame, listing: DataFrame) -> DataFrame:
+def lost(open_copies: DataFrame, listing: DataFrame, listed: DataFrame) -> DataFrame:
     """Return the copies that the broker no longer has although they never ended.
 
-    `listing` holds what the broker has (shard, group, publish_seq) as of the position the audit has reached.
+    `listing` holds what the broker had (shard, group, publish_seq) when its journal had come to the seq that `listed`
+    (shard, seq) names. The audit may have gone further: what arrived later is not missing.
     """
-    missing = open_copies.join(listing.select(*COPY), list(COPY), "left_anti")
+    there = open_copies.join(F.broadcast(listed.withColumnRenamed("seq", "listed_seq")), "shard")
+    missing = there.where(F.col("born") <= F.col("listed_seq")).join(listing.select(*COPY), list(COPY), "left_anti")
     return _finding(missing, "lost", F.concat(F.lit("open and "), F.col("state"), F.lit(", but not in the broker")))
 
 
 def unrecorded(open_copies: DataFrame, listing: DataFrame) -> DataFrame:
-    """Return the copies that the broker has although the journal ended them or never had them."""
+    """Return the copies that the broker has although the journal ended them or never had them.
+
+    Only for shards that the listing and the audit have followed up to the same seq.
+    """
     extra = listing.join(open_copies.select(*COPY), list(COPY), "left_anti")
     filled = extra.withColumn("ready_at", F.lit(None).cast("timestamp"))
     return _finding(filled, "duplicated", F.lit("in the broker, but not open in the journal"))

@@ -1,0 +1,203 @@
+"""The audit: follow the journal to its end, compare what is open with what the broker has, and say whether all is well.
+
+The listing of the broker is taken first, together with the seq it is of; the journal is then followed at least as far.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from godwit.brokers.contract import Broker, Snapshot
+from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
+from godwit.core.journal import shard_name
+from godwit.core.names import QueueName
+from godwit.pipeline.auditing import Books, audit_key
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.jobs.run import RunSettings, check, running, wait
+from godwit.pipeline.lake import Lake
+from godwit.pipeline.publishing import Outcome
+from godwit.pipeline.session import spark_session
+from godwit.pipeline.transforms import audit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+SHOWN: Final = 100
+"""How many findings a result carries; all are counted."""
+JOURNAL_PROMISE: Final = "11"
+LISTING: Final = "shard string, queue string, group string, publish_seq long, message_id string"
+
+
+class Verdict(StrEnum):
+    """What an audit comes to."""
+
+    CLEAN = "clean"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"
+
+
+class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an audit is told: how the journal is followed, and what counts as too long."""
+
+    run: RunSettings
+    live: bool = True
+    grace: timedelta = timedelta(minutes=5)
+    lease: timedelta = timedelta(minutes=1)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that cannot have happened, or should not go on."""
+
+    kind: str
+    shard: str
+    queue: str
+    group: str | None
+    publish_seq: int | None
+    message_id: str | None
+    what: str
+
+
+class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What was looked at, what was found, and why a part of it cannot be known."""
+
+    verdict: Verdict
+    rows: int
+    open: int
+    live: bool
+    counts: Mapping[str, int]
+    findings: tuple[Finding, ...]
+    unknown: tuple[str, ...]
+
+
+KINDS: Final = ("lost", "duplicated", "out_of_order", "stuck", "suspect")
+WRONG: Final = frozenset({"lost", "duplicated", "out_of_order", "stuck"})
+
+
+def run_audit(
+    settings: AuditSettings,
+    *,
+    report: Callable[[Outcome], None] = lambda _outcome: None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> AuditResult:
+    """Follow the journal to where it is now, and judge what is open then."""
+    check(settings.run)
+    with (
+        Connections(settings.run.broker_url, settings.run.store_url) as connections,
+        spark_session(f"godwit audit {settings.run.name}", master=settings.run.master) as spark,
+    ):
+        return audited(spark, connections, settings, report=report, clock=clock)
+
+
+def audited(
+    spark: SparkSession,
+    connections: Connections,
+    settings: AuditSettings,
+    *,
+    report: Callable[[Outcome], None] = lambda _outcome: None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> AuditResult:
+    """Do the same in a session that is there."""
+    rows = 0
+
+    def note(outcome: Outcome) -> None:
+        nonlocal rows
+        rows += outcome.rows
+        report(outcome)
+
+    listing = connections.broker(_snapshots) if settings.live else {}
+    with running(spark, connections, settings.run, note) as query:
+        wait(query)
+    return judge(spark, connections, settings, listing, now=from_ms(clock.now_ms()), rows=rows)
+
+
+async def _snapshots(broker: Broker) -> dict[str, Snapshot]:
+    """Return what the broker has of every queue, by shard."""
+    queues = [stats.name for stats in await broker.stats()]
+    return {shard_name(queue): await broker.journal.snapshot(QueueName(queue)) for queue in queues}
+
+
+def judge(
+    spark: SparkSession,
+    connections: Connections,
+    settings: AuditSettings,
+    listing: Mapping[str, Snapshot],
+    *,
+    now: datetime,
+    rows: int,
+) -> AuditResult:
+    """Compare what the audit has followed so far with a listing and with the time."""
+    lake = Lake(settings.run.lake, settings.run.name)
+    books = Books(spark, connections, lake)
+    live = books.open.cache()
+    try:
+        found = [books.findings.select(*audit.FINDING), audit.stuck(live, now, settings.grace)]
+        if settings.live:
+            reached = connections.pipelines(lambda state: state.positions(audit_key(lake)))
+            level = {shard for shard, one in listing.items() if shard in reached and reached[shard] == one.position}
+            found += _against(spark, live, listing, level)
+        else:
+            found.append(audit.suspect(live, now, settings.lease))
+        table = reduce(lambda one, other: one.unionByName(other), found).cache()
+        counts = Counter({row["kind"]: row["count"] for row in table.groupBy("kind").count().collect()})
+        shown = [_finding(row) for row in table.orderBy("kind", "shard", "group", "publish_seq").limit(SHOWN).collect()]
+        total = live.count()
+    finally:
+        live.unpersist()
+    unknown = _unknown(books, connections)
+    return AuditResult(
+        verdict=_verdict(counts, unknown),
+        rows=rows,
+        open=total,
+        live=settings.live,
+        counts={kind: counts[kind] for kind in KINDS},
+        findings=tuple(shown),
+        unknown=unknown,
+    )
+
+
+def _against(spark: SparkSession, live: DataFrame, listing: Mapping[str, Snapshot], level: set[str]) -> list[DataFrame]:
+    """Compare open copies with what the broker has."""
+    copies = [
+        (shard, copy.queue, copy.group, copy.publish_seq, copy.message_id)
+        for shard, snapshot in listing.items()
+        for copy in snapshot.copies
+    ]
+    table = spark.createDataFrame(copies, LISTING)
+    listed = spark.createDataFrame(
+        [(shard, snapshot.position.seq) for shard, snapshot in listing.items()], "shard string, seq long"
+    )
+    even = table.where(table["shard"].isin(*level)) if level else table.limit(0)
+    return [audit.lost(live, table, listed), audit.unrecorded(live, even)]
+
+
+def _finding(row: Row) -> Finding:
+    return msgspec.convert({name: row[name] for name in Finding.__struct_fields__}, Finding)
+
+
+def _unknown(books: Books, connections: Connections) -> tuple[str, ...]:
+    """Say what cannot be known from these journals."""
+    reasons = [
+        f"The journal of {one.shard} is audited from row {one.first_seq:,} on: what came before is gone."
+        for one in books.beginnings()
+        if one.first_seq > 1
+    ]
+
+    async def best_effort(broker: Broker) -> bool:
+        return JOURNAL_PROMISE in broker.capabilities
+
+    if connections.broker(best_effort):
+        reasons.append("This broker's journal is written after the fact: what it lacks may not have been lost.")
+    return tuple(reasons)
+
+
+def _verdict(counts: Mapping[str, int], unknown: Sequence[str]) -> Verdict:
+    if any(counts.get(kind) for kind in WRONG):
+        return Verdict.WRONG
+    return Verdict.UNKNOWN if unknown else Verdict.CLEAN

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from godwit.brokers.sqlite import SqliteBroker
+from godwit.core.clock import SYSTEM_CLOCK, Clock, ManualClock
+from godwit.core.envelope import seal_all
+from godwit.core.journal import Position, shard_name
+from godwit.core.message import Message
+from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.jobs.audit import AuditResult, AuditSettings, Verdict, audited
+from godwit.pipeline.jobs.run import RunSettings
+from tests.pipeline.making import traffic, url_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Place:
+    """A broker's file, the store in it, and a lake beside it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.path = spark, folder / "godwit.db"
+        self.settings = RunSettings(
+            broker_url=url_of(self.path),
+            store_url=url_of(self.path),
+            lake=str(folder / "lake"),
+            parts=("archive", "audit"),
+            once=True,
+        )
+
+    def audit(self, *, live: bool = True, clock: Clock = SYSTEM_CLOCK) -> AuditResult:
+        with Connections(self.settings.broker_url, self.settings.store_url) as connections:
+            return audited(self.spark, connections, AuditSettings(run=self.settings, live=live), clock=clock)
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Place:
+    return Place(spark, tmp_path)
+
+
+def test_a_quiet_file_is_clean_and_the_next_audit_goes_on(place: Place) -> None:
+    traffic(place.path, messages=60)
+    first = place.audit()
+    assert first.verdict is Verdict.CLEAN
+    assert first.rows > 240
+    assert sum(first.counts.values()) == 0
+    traffic(place.path, "letters", messages=20)
+    leased(place.path)
+    second = place.audit()
+    assert second.verdict is Verdict.CLEAN
+    assert 0 < second.rows < first.rows
+    assert second.open == held(place.path) > first.open + 3
+
+
+def held(path: Path) -> int:
+    """Count what the broker has, dead letters included."""
+
+    async def count() -> int:
+        async with SqliteBroker(path) as broker:
+            return sum(group.depth + group.dead for queue in await broker.stats() for group in queue.groups)
+
+    return asyncio.run(count())
+
+
+def leased(path: Path) -> None:
+    """Leave three messages leased by a worker that is gone."""
+
+    async def play() -> None:
+        async with SqliteBroker(path) as broker:
+            await broker.declare(QueueSpec(name="slow"), [GroupSpec(name="default")])
+            await broker.publish(seal_all([Message(id=f"s{number}", queue="slow") for number in range(3)]))
+            await broker.pull("slow", "default", worker="gone", limit=3, lease=timedelta(seconds=30))
+
+    asyncio.run(play())
+
+
+def test_a_message_that_vanished_from_the_file_is_lost(place: Place) -> None:
+    leased(place.path)
+    assert place.audit().verdict is Verdict.CLEAN
+    with sqlite3.connect(place.path) as connection:
+        (blocks,) = connection.execute("SELECT count(*) FROM broker_leases").fetchone()
+        connection.execute("DELETE FROM broker_leases")
+    assert blocks
+    damaged = place.audit()
+    assert damaged.verdict is Verdict.WRONG
+    assert damaged.counts["lost"] == 3
+    assert {finding.message_id for finding in damaged.findings} == {"s0", "s1", "s2"}
+
+
+def test_a_lease_long_past_is_stuck(place: Place) -> None:
+    leased(place.path)
+    later = ManualClock(SYSTEM_CLOCK.now_ms() + 3_600_000)
+    late = place.audit(clock=later)
+    assert late.verdict is Verdict.WRONG
+    assert late.counts["stuck"] == 3
+
+
+def test_a_trimmed_journal_is_unknown_and_never_clean(place: Place) -> None:
+    traffic(place.path, messages=40)
+
+    async def trim() -> None:
+        async with SqliteBroker(place.path) as broker:
+            shard = shard_name("orders")
+            ends = (await broker.journal.shards())[shard]
+            await broker.declare(
+                QueueSpec(name="orders", journal_keep=timedelta(0)), [GroupSpec(name="billing"), GroupSpec(name="mail")]
+            )
+            await broker.journal.commit("test", shard, Position(ends.epoch, ends.first_seq + 50))
+            assert await broker.journal.trim() > 0
+
+    asyncio.run(trim())
+    found = place.audit(live=False)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "what came before is gone" in found.unknown[0]
