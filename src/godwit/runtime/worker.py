@@ -193,7 +193,8 @@ class Worker:
 
     async def _settle_the_rest(self) -> None:
         """Settle what ended; a broker that stays away is not waited for beyond the grace time."""
-        if not await self._unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN)):
+        await self._unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN))
+        if self._held:
             log.warning("left with work unsettled: it is delivered again", worker=self.name, count=len(self._held))
 
     async def _unless_leaving(self, work: Awaitable[object], within: timedelta | None = None) -> bool:
@@ -207,6 +208,7 @@ class Worker:
         if working.done():
             working.result()
             return True
+        working.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # or asyncio complains
         working.cancel()
         return False
 

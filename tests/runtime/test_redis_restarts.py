@@ -1,0 +1,130 @@
+"""Workers on a Redis server that is killed, stopped or frozen: each of them consumes again within five seconds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from godwit.brokers.urls import connect
+from godwit.cli.exits import Exit
+from godwit.core.queues import QueueSpec
+from godwit.runtime.heartbeat import InstanceStatus
+from tests.runtime.workers import ORDERS, STARTED, Shop
+from tests.servers.redis import RedisServer, redis_server
+from tests.waiting import eventually, real_time
+
+WORKERS = 3
+WITHIN = timedelta(seconds=5)
+MANY = 500
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    """Give a Redis server of this test's own."""
+    with redis_server() as found:
+        yield found
+
+
+@asynccontextmanager
+async def shop_on(server: RedisServer, folder: Path) -> AsyncIterator[Shop]:
+    """Give a shop whose queue is declared on the server."""
+    async with connect(server.url) as broker:
+        await broker.declare(QueueSpec(name=ORDERS))
+        yield Shop(folder, broker, server.url)
+
+
+async def all_at_work(shop: Shop) -> bool:
+    return (await shop.states())[InstanceStatus.ACTIVE] == WORKERS
+
+
+def handlers(shop: Shop, lines: int) -> set[int]:
+    """Return the processes that handled something after the first `lines` lines of the record."""
+    if not shop.record.exists():
+        return set()
+    return {int(line.split()[2]) for line in shop.record.read_text().splitlines()[lines:] if line.startswith("end ")}
+
+
+async def published_again(shop: Shop, first: int) -> None:
+    """Publish work for longer than the workers that come back first need for it alone, as soon as the server lives."""
+    await shop.publish(*["work"] * MANY, first=first)
+
+
+@pytest.mark.timeout(180)
+async def test_every_worker_consumes_again_within_5_seconds_of_a_servers_return(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    async with shop_on(server, tmp_path) as shop:
+        with ExitStack() as workers:
+            pids = {workers.enter_context(shop.worker(seconds=0.05)).pid for _ in range(WORKERS)}
+            await eventually(lambda: all_at_work(shop), within=STARTED)
+            await shop.publish(*["work"] * 60)
+            await eventually(lambda: handlers(shop, 0) == pids, within=STARTED)
+            await eventually(shop.is_empty, within=STARTED)
+            for number, end in enumerate(("kill", "stop"), 1):
+                lines = len(shop.record.read_text().splitlines())
+                getattr(server, end)()
+                await real_time(timedelta(seconds=1.5 * number))  # longer than a lease
+                server.restart()
+                since = time.monotonic()
+                await published_again(shop, number * 1_000)
+                await eventually(lambda lines=lines: handlers(shop, lines) == pids, within=WITHIN)
+                assert time.monotonic() - since < 5
+                await eventually(shop.is_empty, within=STARTED)
+    names = shop.recorded("end")
+    assert len(set(names)) == 60 + 2 * MANY
+    assert len(names) == 60 + 2 * MANY, "nothing ran while the server was away, so nothing is repeated"
+
+
+@pytest.mark.timeout(120)
+async def test_a_server_that_is_frozen_and_goes_on_is_consumed_from_again_within_5_seconds(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    async with shop_on(server, tmp_path) as shop:
+        with ExitStack() as workers:
+            pids = {workers.enter_context(shop.worker(seconds=0.05)).pid for _ in range(WORKERS)}
+            await eventually(lambda: all_at_work(shop), within=STARTED)
+            await shop.publish("work")
+            await eventually(lambda: len(shop.recorded("end")) == 1)
+            os.kill(server.pid, signal.SIGSTOP)
+            await real_time(timedelta(seconds=4))
+            os.kill(server.pid, signal.SIGCONT)
+            await published_again(shop, 100)
+            await eventually(lambda: handlers(shop, 2) == pids, within=WITHIN)
+            await eventually(shop.is_empty, within=STARTED)
+
+
+@pytest.mark.timeout(120)
+async def test_handlers_at_work_while_the_server_restarts_run_once(server: RedisServer, tmp_path: Path) -> None:
+    async with shop_on(server, tmp_path) as shop:
+        await shop.publish(*["work"] * 5)
+        with shop.worker(seconds=1.0):
+            await eventually(lambda: len(shop.recorded("begin")) == 5, within=STARTED)
+            server.kill()
+            await eventually(lambda: len(shop.recorded("end")) == 5)
+            server.restart()
+            await eventually(shop.is_empty, within=STARTED)
+    assert sorted(shop.recorded("begin")) == [f"o{number}" for number in range(5)]
+
+
+@pytest.mark.timeout(120)
+async def test_a_server_that_is_gone_at_start_is_an_exit_code_or_is_waited_for(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    async with shop_on(server, tmp_path) as shop:
+        await shop.publish("work")
+        server.stop()
+        with shop.worker() as hasty:
+            await eventually(lambda: hasty.poll() is not None, within=STARTED)
+            assert hasty.returncode == Exit.UNAVAILABLE
+        with shop.worker("--wait-for-broker", "60s") as patient:
+            await real_time(timedelta(seconds=3))
+            assert patient.poll() is None
+            server.restart()
+            await eventually(lambda: shop.recorded("end") == ["o0"], within=STARTED)
