@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from godwit.core.errors import InvalidSetting
+from godwit.core.schedule import campaign_id
 from godwit.pipeline.campaigns import Campaign, Horizon, Leap, QuietHours
-from godwit.pipeline.transforms.ids import uuid5
-from godwit.pipeline.transforms.planning import NAMESPACE, checked, crowded, planned, rejected
+from godwit.pipeline.transforms.planning import checked, crowded, planned, rejected
 from godwit.pipeline.zones import zones
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def near_to(day: date, first: date) -> bool:
 def test_the_id_follows_from_campaign_user_and_day(spark: SparkSession) -> None:
     users = spark.createDataFrame([("ünï:1", "Europe/Berlin", "1990-05-05")], SCHEMA)
     (row,) = planned(checked(users, campaign()), campaign(), Horizon.from_days(date(2026, 5, 1))).collect()
-    assert uuid.UUID(row.message_id) == uuid5(NAMESPACE, "birthdays", "ünï:1", "2026-05-05")
+    assert uuid.UUID(row.message_id) == campaign_id("birthdays", "ünï:1/2026-05-05")
 
 
 def test_a_user_that_cannot_be_planned_is_rejected_with_the_reason(spark: SparkSession) -> None:

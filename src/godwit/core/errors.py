@@ -31,6 +31,7 @@
     ├── PipelineFailed (13)         a job on Spark ended early
     ├── PositionGap                 a batch does not follow on what a pipeline has done
     ├── PositionMoved (10)          somebody else has published the same rows; nothing was changed
+    ├── PlanTooDense (9)            a plan has more messages in a minute than its campaign allows
     ├── StagingLost (10)            staged numbers are gone before they were added
     ├── SparkUnavailable (14)       Spark does not start, or cannot do what it is asked
     ├── StoreRequired (9)           a feature needs a store and none is configured
@@ -630,6 +631,27 @@ class ManifestMoved(GodwitError):
     @property
     def remedy(self) -> str:
         return "Somebody else compacted them; there is nothing left to do."
+
+
+class PlanTooDense(GodwitError):
+    """A plan has more messages in a minute than its campaign allows; nothing was changed."""
+
+    code = 9
+
+    def __init__(self, campaign: str, allowed: int, found: int, minute: str) -> None:
+        self.campaign, self.allowed, self.found, self.minute = campaign, allowed, found, minute
+        super().__init__(campaign, allowed, found, minute)
+
+    @property
+    def fact(self) -> str:
+        return (
+            f"Campaign {shown(self.campaign)} has {self.found:,} messages in the minute of {self.minute}"
+            f" ({self.allowed:,} are allowed)"
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Spread it over a longer window, allow more, or plan fewer users."
 
 
 class StagingLost(GodwitError):

@@ -6,9 +6,10 @@ call asked for it; its id is made from what asked for it, so that asking twice i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from hashlib import blake2b
+from hashlib import blake2b, sha1
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -17,7 +18,9 @@ import msgspec
 from godwit.core.clock import milliseconds
 from godwit.core.names import MessageId, QueueName
 
-_IDS: Final = UUID("6f1d5a5e-0a0b-5d53-9c0b-6a2c3f6f7a10")
+IDS: Final = UUID("6f1d5a5e-0a0b-5d53-9c0b-6a2c3f6f7a10")
+_VARIANT: Final = {f"{digit:x}": f"{digit & 0x3 | 0x8:x}" for digit in range(16)}
+"""The two bits of a UUID that say how to read it, in the digit that holds them."""
 
 
 class Misfire(StrEnum):
@@ -112,14 +115,28 @@ def jitter_ms(schedule_id: str, fire_ms: int, window: timedelta) -> int:
 
 def firing_id(schedule_id: str, version: int, fire_ms: int) -> UUID:
     """Return the id of a rule's firing: one for each time, whoever computes it."""
-    return uuid5(_IDS, f"rule\0{schedule_id}\0{version}\0{fire_ms}")
+    return uuid5(IDS, f"rule\0{schedule_id}\0{version}\0{fire_ms}")
 
 
 def campaign_id(campaign: str, key: str) -> UUID:
     """Return the id of a campaign's message: one for each key."""
-    return uuid5(_IDS, f"campaign\0{campaign}\0{key}")
+    return uuid5(IDS, f"campaign\0{campaign}\0{key}")
+
+
+def campaign_ids(campaign: str) -> Callable[[str], str]:
+    """Return what makes the same ids as text, three times as fast: campaigns have millions."""
+    begun = sha1(IDS.bytes + f"campaign\0{campaign}\0".encode(), usedforsecurity=False)
+
+    def known(key: str) -> str:
+        digest = begun.copy()
+        digest.update(key.encode())
+        text = digest.hexdigest()
+        variant = _VARIANT[text[16]]
+        return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"
+
+    return known
 
 
 def single_id(message_id: MessageId) -> UUID:
     """Return the id of a firing that a single call asked for."""
-    return uuid5(_IDS, f"message\0{message_id}")
+    return uuid5(IDS, f"message\0{message_id}")

@@ -6,7 +6,7 @@ while nobody has claimed it, and what is no longer planned is cancelled. Applyin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -48,8 +48,11 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 class Plans(Protocol):
     """Keeps campaigns as they are planned."""
 
-    async def stage(self, run_id: str, planned: Sequence[Planned]) -> int:
-        """Keep a part of a plan; return how many messages it has."""
+    async def stage(self, run_id: str, planned: Iterable[Planned]) -> int:
+        """Keep a part of a plan, as a whole or not at all; return how many messages it has.
+
+        A part that is staged again counts once.
+        """
         ...
 
     async def apply(self, plan: Plan, *, now: datetime) -> Applied:

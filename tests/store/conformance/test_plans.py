@@ -121,3 +121,9 @@ async def test_what_was_staged_is_forgotten_once_applied(store: Store) -> None:
             ),
             now=NOW,
         )
+
+
+async def test_a_part_that_is_staged_again_counts_once(store: Store) -> None:
+    rows = [planned(f"u{number}") for number in range(10)]
+    await store.plans.stage("0000000000001-a", rows[5:])
+    assert await apply(store, rows) == Applied(added=10, moved=0, cancelled=0)

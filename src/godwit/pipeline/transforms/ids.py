@@ -1,4 +1,4 @@
-"""Ids that follow from what a row is, the same in Spark and in Python."""
+"""Ids that follow from what a row is, the same as Python makes them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def uuid5(namespace: uuid.UUID, *parts: str) -> uuid.UUID:
-    """Return the id of something known by several texts; each is preceded by its length, so that none runs on."""
-    return uuid.uuid5(namespace, "".join(f"{len(part)}:{part}" for part in parts))
-
-
-def uuid5_column(namespace: uuid.UUID, *parts: Column) -> Column:
-    """Return the column of what `uuid5` returns for every row."""
-    text = F.concat(*(piece for part in parts for piece in (F.length(part).cast("string"), F.lit(":"), part)))
-    digits = F.sha1(F.concat(F.lit(namespace.bytes), text.cast("binary")))
+def uuid5(namespace: uuid.UUID, name: Column) -> Column:
+    """Return the column of what `uuid.uuid5` returns for every row's name."""
+    digits = F.sha1(F.concat(F.lit(namespace.bytes), name.cast("binary")))
     variant = F.translate(F.substring(digits, 17, 1), "0123456789abcdef", "89ab" * 4)
     return F.concat(
         F.substring(digits, 1, 8),

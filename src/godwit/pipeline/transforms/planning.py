@@ -6,19 +6,18 @@ planned, with the reason.
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
+from godwit.core.schedule import IDS as CAMPAIGN_IDS
 from godwit.pipeline.campaigns import Campaign, Horizon, celebrations, seconds_of
-from godwit.pipeline.transforms.ids import uuid5_column
+from godwit.pipeline.transforms.ids import uuid5
 from godwit.pipeline.zones import clocks, zones
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-NAMESPACE: Final = uuid.UUID("8a0d2f7e-4f0f-5d43-9c5c-6f1f3f0a6b1d")
 MAX_USER_CHARACTERS: Final = 200
 _DAY: Final = 86_400
 
@@ -61,7 +60,10 @@ def rejected(candidates: DataFrame) -> DataFrame:
 
 
 def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> DataFrame:
-    """Return one row per message: `message_id, user, occurrence, deliver_at, payload`."""
+    """Return one row per message: `message_id, key, user, occurrence, deliver_at, payload`.
+
+    The id is that of the campaign's message with this key, as `core.schedule.campaign_id` makes it.
+    """
     due = (
         candidates.where(F.col("reason").isNull())
         .withColumn("birthday", F.month("born") * 100 + F.dayofmonth("born"))
@@ -76,9 +78,10 @@ def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> Data
     )
     start, end = int(horizon.start.timestamp()), int(horizon.end.timestamp())
     within = instants.where((F.col("instant") >= start) & (F.col("instant") < end))
-    occurrence = F.date_format("occurrence", "yyyy-MM-dd")
+    key = F.concat("user", F.lit("/"), F.date_format("occurrence", "yyyy-MM-dd"))
     return within.select(
-        uuid5_column(NAMESPACE, F.lit(campaign.name), F.col("user"), occurrence).alias("message_id"),
+        uuid5(CAMPAIGN_IDS, F.concat(F.lit(f"campaign\0{campaign.name}\0"), key)).alias("message_id"),
+        key.alias("key"),
         "user",
         "occurrence",
         F.timestamp_seconds("instant").alias("deliver_at"),

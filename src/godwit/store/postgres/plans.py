@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -24,11 +24,13 @@ class PostgresPlans:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def stage(self, run_id: str, planned: Sequence[Planned]) -> int:
-        records = [(run_id, one.id, one.key, one.deliver_at, one.message) for one in planned]
+    async def stage(self, run_id: str, planned: Iterable[Planned]) -> int:
+        records = ((run_id, one.id, one.key, one.deliver_at, one.message) for one in planned)
         async with self._database.connection("staging a plan") as connection:
-            await connection.copy_records_to_table("staging_plan", records=records, columns=_COLUMNS)
-        return len(records)
+            said: str = await connection.copy_records_to_table(
+                "staging_plan", records=records, columns=_COLUMNS, timeout=_PATIENCE_SECONDS
+            )
+        return int(said.rsplit(maxsplit=1)[-1])
 
     async def apply(self, plan: Plan, *, now: datetime) -> Applied:
         async with self._database.transaction("applying a plan") as connection:

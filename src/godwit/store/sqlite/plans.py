@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,11 +23,11 @@ class SqlitePlans:
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
 
-    async def stage(self, run_id: str, planned: Sequence[Planned]) -> int:
+    async def stage(self, run_id: str, planned: Iterable[Planned]) -> int:
         rows = [(run_id, str(one.id), one.key, to_ms(one.deliver_at), one.message) for one in planned]
-        await self._file.write(
-            "staging a plan", lambda connection: connection.executemany(sql("plans/stage"), rows), durable=False
-        )
+        for start in range(0, len(rows), AT_ONCE):
+            part = rows[start : start + AT_ONCE]
+            await self._file.write("staging a plan", lambda found: _stage(found, part), durable=False)  # noqa: B023 # awaited
         return len(rows)
 
     async def apply(self, plan: Plan, *, now: datetime) -> Applied:
@@ -48,6 +48,10 @@ class SqlitePlans:
         await self._file.write(
             "forgetting a plan", lambda found: found.execute(sql("plans/discard"), (run_id, oldest_wanted(run_id)))
         )
+
+
+def _stage(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    connection.executemany(sql("plans/stage"), rows)
 
 
 def _begun(connection: sqlite3.Connection, plan: Plan) -> None:

@@ -2,7 +2,7 @@
 -- Returns how many were added and how many changed.
 WITH done AS (
     INSERT INTO schedule_firings (id, campaign, key, queue_name, message_id, fire_at, deliver_at, envelope)
-    SELECT new.id, $2, new.key, $3, new.id::text, new.deliver_at, new.deliver_at, new.envelope
+    SELECT DISTINCT ON (new.id) new.id, $2, new.key, $3, new.id::text, new.deliver_at, new.deliver_at, new.envelope
     FROM staging_plan AS new
     WHERE new.run_id = $1
         AND NOT EXISTS (
