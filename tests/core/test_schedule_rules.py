@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from godwit.core.clock import from_ms, to_ms
 from godwit.core.errors import InvalidSchedule
-from godwit.core.schedule import Misfire, Rule, Schedule, campaign_id, firing_id, jitter_ms, single_id
+from godwit.core.schedule import Misfire, Rule, Schedule, campaign_id, campaign_ids, firing_id, jitter_ms, single_id
 from godwit.core.schedule_cron import NICKNAMES, parse_cron
 from godwit.core.schedule_rules import (
     CATCH_UP_MOST,
@@ -264,6 +264,11 @@ def test_ids_are_made_from_what_asked_for_the_firing() -> None:
     different = {firing_id("s", 1, NOON_MS), firing_id("s", 2, NOON_MS), firing_id("s", 1, 0), firing_id("t", 1, 0)}
     assert len(different | {campaign_id("s", "1"), single_id("s")}) == 6
     assert campaign_id("a", "b/c") != campaign_id("a/b", "c")
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_ids_of_campaigns_are_the_same_made_fast(campaign: str, key: str) -> None:
+    assert campaign_ids(campaign)(key) == str(campaign_id(campaign, key))
 
 
 def times(cron: str, count: int) -> list[str]:

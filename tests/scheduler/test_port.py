@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -14,11 +15,24 @@ from godwit.core.clock import to_ms
 from godwit.core.errors import InvalidSchedule
 from godwit.core.schedule import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus, single_id
 from godwit.store.contract import Store
-from godwit.store.schedules import Advance, Schedules
+from godwit.store.schedules import Advance, Loading, Schedules
 from tests.scheduler.making import HOUR, LEASE, MINUTE, NOON, firing, firing_of, rule
 from tests.store.conformance.harness import StoreHarness
 
 _replace = msgspec.structs.replace
+
+
+async def load(
+    schedules: Schedules,
+    campaign: str,
+    batches: Sequence[Sequence[Firing]],
+    report: Callable[[int, int], None] = lambda *_: None,
+) -> int:
+    async def several() -> AsyncIterator[list[Loading]]:
+        for batch in batches:
+            yield [(str(one.id), str(one.key), one.queue, one.deliver_at, one.message) for one in batch]
+
+    return await schedules.load(campaign, several(), report)
 
 
 async def claim(schedules: Schedules, owner: str = "a", *, until: datetime = NOON, limit: int = 100) -> list[Firing]:
@@ -257,12 +271,12 @@ async def test_a_campaign_is_loaded_once_however_often_it_is_loaded(store: Store
     schedules = store.schedules
     reports: list[tuple[int, int]] = []
     batches = [[firing(f"{batch}-{number}") for number in range(50)] for batch in range(3)]
-    assert await schedules.load("spring", batches, lambda *report: reports.append(report)) == 150
+    assert await load(schedules, "spring", batches, lambda *report: reports.append(report)) == 150
     assert reports == [(50, 50), (100, 100), (150, 150)]
     claimed = await claim(schedules, limit=60)
     await schedules.confirm([one.id for one in claimed], owner="a", now=NOON)
     more = [*batches, [firing("new")]]
-    assert await schedules.load("spring", more, lambda *_: None) == 1
+    assert await load(schedules, "spring", more) == 1
     state = await schedules.campaign("spring")
     assert state is not None
     assert (state.planned, state.cancelled, state.waiting) == (151, 0, 91)
@@ -271,8 +285,8 @@ async def test_a_campaign_is_loaded_once_however_often_it_is_loaded(store: Store
 async def test_a_campaign_is_cancelled_as_a_whole_and_takes_no_more(store: Store) -> None:
     schedules = store.schedules
     late = NOON + HOUR
-    await schedules.load("spring", [[firing(str(number), late) for number in range(100)]], lambda *_: None)
-    await schedules.load("autumn", [[firing("1", late, campaign="autumn")]], lambda *_: None)
+    await load(schedules, "spring", [[firing(str(number), late) for number in range(100)]])
+    await load(schedules, "autumn", [[firing("1", late, campaign="autumn")]])
     claimed = [one for one in await claim(schedules, until=late, limit=10) if one.campaign == "spring"]
     await schedules.confirm([one.id for one in claimed[:4]], owner="a", now=NOON)
     sent = 0
@@ -285,7 +299,7 @@ async def test_a_campaign_is_cancelled_as_a_whole_and_takes_no_more(store: Store
     assert (state.status, state.cancelled, state.waiting) == (ScheduleStatus.CANCELLED, 100, 0)
     assert await schedules.campaign("nothing") is None
     with pytest.raises(InvalidSchedule, match="'spring' was cancelled"):
-        await schedules.load("spring", [[firing("more")]], lambda *_: None)
+        await load(schedules, "spring", [[firing("more")]])
     autumn = await schedules.campaign("autumn")
     assert autumn is not None
     assert autumn.waiting == 1

@@ -19,7 +19,7 @@ from godwit.core.names import MessageId, QueueName
 from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus, single_id
 from godwit.core.schedule_rules import check_due, check_name
 from godwit.core.settings import SchedulerSettings
-from godwit.runtime.scheduler_bulk import CANCELLED_AT_ONCE, Loaded, Progress, Row, batches
+from godwit.runtime.scheduler_bulk import CANCELLED_AT_ONCE, Loaded, Progress, Row, batches, read_ahead
 from godwit.runtime.scheduler_doubts import Ask, Doubts
 from godwit.runtime.scheduler_health import SchedulerHealth, SchedulerMetrics
 from godwit.runtime.scheduler_recurring import RecurringSchedules, misfire_of, unscheduled
@@ -263,8 +263,8 @@ class MessageScheduler:
     async def schedule_many(self, campaign: str, rows: Iterable[Row], *, progress: Progress | None = None) -> Loaded:
         """Schedule a campaign's messages, each known by its key; doing it again adds only what is missing.
 
-        Rows are read as they are stored, a few thousand at a time. One that cannot be scheduled stops the load and is
-        named; those before it are stored, and the corrected rows can simply be loaded again.
+        Rows are read in a thread, a few thousand at a time, while others are being stored. One that cannot be scheduled
+        stops the load and is named; those before it are stored, and the corrected rows can simply be loaded again.
         """
         check_name("campaign", campaign)
         read = 0
@@ -278,7 +278,7 @@ class MessageScheduler:
         several = batches(
             campaign, rows, prepare=self._prepare, clock=self._clock, max_future=self._settings.max_future
         )
-        added = await self._schedules.load(campaign, several, report)
+        added = await self._schedules.load(campaign, read_ahead(several), report)
         return Loaded(read=read, added=added)
 
     async def cancel_campaign(self, campaign: str) -> int:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from godwit.core.clock import Clock
+from godwit.core.clock import Clock, from_ms
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, InvalidSchedule
 from godwit.core.message import Message
-from godwit.core.schedule import Firing, campaign_id
+from godwit.core.schedule import campaign_ids
 from godwit.core.schedule_rules import LONGEST_KEY, check_due, check_name
+from godwit.store.schedules import Loading
+
+T = TypeVar("T")
 
 BATCH: Final = 10_000
 CANCELLED_AT_ONCE: Final = 20_000
@@ -58,38 +62,48 @@ def batches(
     clock: Clock,
     max_future: timedelta,
     size: int = BATCH,
-) -> Iterator[list[Firing]]:
+) -> Iterator[list[Loading]]:
     """Return a campaign's firings in batches; a row that cannot be scheduled is named by its place."""
+    id_of = campaign_ids(check_name("campaign", campaign))
     numbered = enumerate(rows)
     while True:
-        batch = []
+        now_ms = clock.now_ms()
+        first, last = from_ms(now_ms), from_ms(now_ms) + max_future
+        batch: list[Loading] = []
         for number, (key, deliver_at, message) in islice(numbered, size):
             try:
-                batch.append(_firing(campaign, key, deliver_at, prepare(message), clock.now_ms(), max_future))
+                if not _is_fine(key, deliver_at, first, last):
+                    check_name("key", key, LONGEST_KEY)
+                    check_due(deliver_at, now_ms=now_ms, max_future=max_future)
+                envelope = prepare(message)
             except GodwitError as error:
                 error.add_note(f"It is row {number} of campaign {campaign!r}.")
                 raise
+            batch.append((id_of(key), key, envelope.queue, deliver_at, envelope.body))
         if not batch:
             return
         yield batch
 
 
-def _firing(
-    campaign: str, key: str, deliver_at: datetime, envelope: Envelope, now_ms: int, max_future: timedelta
-) -> Firing:
-    check_name("key", key, LONGEST_KEY)
-    check_due(deliver_at, now_ms=now_ms, max_future=max_future)
-    known = campaign_id(campaign, key)
-    return Firing(
-        id=known,
-        queue=envelope.queue,
-        message_id=str(known),
-        fire_at=deliver_at,
-        deliver_at=deliver_at,
-        message=envelope.body,
-        campaign=campaign,
-        key=key,
-    )
+def _is_fine(key: str, deliver_at: datetime, first: datetime, last: datetime) -> bool:
+    """Say quickly that a row is as it should be; the slow checks say what is wrong."""
+    try:
+        return 0 < len(key) <= LONGEST_KEY and key.isprintable() and first <= deliver_at <= last
+    except (TypeError, AttributeError):  # among others, a time without a zone cannot be compared
+        return False
+
+
+async def read_ahead(several: Iterator[T]) -> AsyncIterator[T]:
+    """Return what an iterator gives, with the next one made in a thread while the last is being used."""
+    end = object()
+    coming = asyncio.create_task(asyncio.to_thread(next, several, end))
+    try:
+        while (found := await coming) is not end:
+            coming = asyncio.create_task(asyncio.to_thread(next, several, end))
+            yield found  # type: ignore[misc] # the end is left out
+    finally:
+        # A thread cannot be stopped; what it makes is not wanted any more.
+        await asyncio.gather(coming, return_exceptions=True)
 
 
 def rows_of(lines: Iterable[bytes], template: Message, *, source: str = "the file") -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -14,15 +14,15 @@ from godwit.core.faults import reach
 from godwit.core.schedule import Firing, FiringStatus, Schedule, ScheduleStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.schedule_rows import firing_of, schedule_of, sent_of, values_of
-from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Sent, Voided
+from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Loading, Sent, Voided
 
 HISTORY: Final = "schedule_firings_history"
 _LOADING: Final = """
 CREATE TEMPORARY TABLE IF NOT EXISTS loading (
-    id UUID, campaign TEXT, key TEXT, queue_name TEXT, deliver_at TIMESTAMPTZ, envelope BYTEA
+    id UUID, key TEXT, queue_name TEXT, deliver_at TIMESTAMPTZ, envelope BYTEA
 ) ON COMMIT DELETE ROWS
 """
-_COLUMNS: Final = ("id", "campaign", "key", "queue_name", "deliver_at", "envelope")
+_COLUMNS: Final = ("id", "key", "queue_name", "deliver_at", "envelope")
 
 
 class PostgresSchedules:
@@ -148,12 +148,14 @@ class PostgresSchedules:
 
     # Campaigns
 
-    async def load(self, campaign: str, batches: Iterable[Sequence[Firing]], report: Callable[[int, int], None]) -> int:
+    async def load(
+        self, campaign: str, batches: AsyncIterable[Sequence[Loading]], report: Callable[[int, int], None]
+    ) -> int:
         read = added = 0
         async with self._database.connection("loading a campaign") as connection:
             fresh = await opened(connection, campaign)
             await connection.execute(_LOADING)
-            for batch in batches:
+            async for batch in batches:
                 added += await _load(connection, campaign, batch, fresh=fresh)
                 read += len(batch)
                 report(read, added)
@@ -258,12 +260,12 @@ async def _put(connection: asyncpg.Connection, firings: Sequence[Firing]) -> int
     return len(rows)
 
 
-async def _load(connection: asyncpg.Connection, campaign: str, batch: Sequence[Firing], *, fresh: bool) -> int:
+async def _load(connection: asyncpg.Connection, campaign: str, batch: Sequence[Loading], *, fresh: bool) -> int:
     """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
-    records = [(one.id, campaign, one.key, one.queue, one.deliver_at, one.message) for one in batch]
     async with connection.transaction():
-        await connection.copy_records_to_table("loading", records=records, columns=_COLUMNS, schema_name="pg_temp")
-        added = int(await connection.fetchval(sql("schedules/load" if fresh else "schedules/load_again")))
+        await connection.copy_records_to_table("loading", records=batch, columns=_COLUMNS, schema_name="pg_temp")
+        name = "schedules/load" if fresh else "schedules/load_again"
+        added = int(await connection.fetchval(sql(name), campaign))
         if added:
             await connection.execute(sql("schedules/count_campaign"), campaign, added, 0)
         reach("scheduler.loading")

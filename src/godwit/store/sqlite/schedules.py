@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from godwit.core.clock import from_ms, to_ms
 from godwit.core.errors import InvalidSchedule
 from godwit.core.faults import reach
 from godwit.core.schedule import Firing, FiringStatus, Schedule, ScheduleStatus
-from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Sent, Voided
+from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Loading, Sent, Voided
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.schedule_rows import firing_of, firing_values, schedule_of, sent_of, values_of
 
@@ -135,17 +135,15 @@ class SqliteSchedules:
 
     # Campaigns
 
-    async def load(self, campaign: str, batches: Iterable[Sequence[Firing]], report: Callable[[int, int], None]) -> int:
+    async def load(
+        self, campaign: str, batches: AsyncIterable[Sequence[Loading]], report: Callable[[int, int], None]
+    ) -> int:
         fresh = await self._file.write("loading a campaign", lambda connection: opened(connection, campaign))
         read = added = 0
-        for batch in batches:
-            rows = [firing_values(one) for one in batch]
+        async for batch in batches:
 
-            def step(connection: sqlite3.Connection, rows: list[tuple[Any, ...]] = rows) -> int:
-                new = connection.executemany(sql(f"schedules/{'load' if fresh else 'load_again'}"), rows).rowcount
-                _run(connection, "count_campaign", campaign, new, 0)
-                reach("scheduler.loading")
-                return new
+            def step(connection: sqlite3.Connection, batch: Sequence[Loading] = batch) -> int:
+                return _load(connection, campaign, batch, fresh=fresh)
 
             added += await self._file.write("loading a campaign", step)
             read += len(batch)
@@ -245,6 +243,17 @@ def _put(connection: sqlite3.Connection, firings: Sequence[Firing]) -> int:
     if not firings:
         return 0
     return connection.executemany(sql("schedules/put"), [firing_values(one) for one in firings]).rowcount
+
+
+def _load(connection: sqlite3.Connection, campaign: str, batch: Sequence[Loading], *, fresh: bool) -> int:
+    """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
+    rows = [
+        (known, campaign, key, queue, to_ms(deliver_at), message) for known, key, queue, deliver_at, message in batch
+    ]
+    added = connection.executemany(sql(f"schedules/{'load' if fresh else 'load_again'}"), rows).rowcount
+    _run(connection, "count_campaign", campaign, added, 0)
+    reach("scheduler.loading")
+    return added
 
 
 def opened(connection: sqlite3.Connection, campaign: str) -> bool:
