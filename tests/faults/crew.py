@@ -13,7 +13,9 @@ from tests.waiting import eventually
 
 # Not fork: the children of a process with threads and open databases would inherit both.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["godwit.brokers.sqlite", "tests.faults.publisher", "tests.faults.worker"])
+_CONTEXT.set_forkserver_preload(
+    ["godwit.brokers.sqlite", "godwit.brokers.redis", "tests.faults.publisher", "tests.faults.worker"]
+)
 _LONG_SECONDS = 60.0
 
 

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 
 from godwit.brokers.contract import Broker, Receipt
@@ -18,14 +17,13 @@ from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerUnavailable, StorageFull
 from godwit.core.names import MessageId
 from tests.conformance.harness import Q
+from tests.faults.opening import OUTAGE_SECONDS, PAUSE, opened
 from tests.faults.record import Record, read
 from tests.waiting import real_time
 
 BODY = b"x" * 200
 KEYS = 20
 """Ordering keys of one publisher; every third message has none."""
-OUTAGE_SECONDS = 60.0
-"""How long a publisher outlasts a broker that is away."""
 
 
 def envelope(name: str, number: int) -> Envelope:
@@ -55,7 +53,7 @@ def publish(url: str, record: Path, *, name: str, count: int, batch: int) -> Non
 async def _publish(url: str, record: Path, name: str, count: int, batch: int) -> None:
     done = sum(line[0] == "accepted" for line in read(record))
     seen = Record(record)
-    async with connect(url) as broker:
+    async with opened(url) as broker:
         for first in range(done, count, batch):
             envelopes = [envelope(name, number) for number in range(first, min(first + batch, count))]
             receipts = await publish_through_outages(broker, envelopes)
@@ -71,7 +69,7 @@ async def publish_through_outages(broker: Broker, envelopes: Sequence[Envelope])
         except BrokerUnavailable:
             if time.monotonic() > until:
                 raise
-            await real_time(timedelta(milliseconds=50))
+            await real_time(PAUSE)
 
 
 def publish_until_refused(url: str, record: Path, *, name: str) -> None:

@@ -44,6 +44,7 @@ class Storm:
     workers: int = 4
     batch: int = 20
     limit: int = 10
+    lease: timedelta = LEASE
     kills: int = 0
     victims: set[str] = field(default_factory=set)
     _incarnations: int = 0
@@ -78,7 +79,7 @@ class Storm:
             self.place / f"{name}.worker",
             name=name,
             stop=self.place / "stop",
-            lease=LEASE,
+            lease=self.lease,
             limit=self.limit,
         )
 
@@ -121,15 +122,15 @@ class Storm:
             if not self.publishing():
                 return
 
-    async def end(self, harness: Harness) -> Reconciliation:
+    async def end(self, harness: Harness, *, within: timedelta = timedelta(seconds=60)) -> Reconciliation:
         """Let everything be done, stop everybody, and judge."""
         publishers = [member for name, member in self._running.items() if name.startswith("p")]
-        await self.crew.finished(*publishers)
+        await self.crew.finished(*publishers, within=within)
 
         async def drained() -> bool:
             return (await harness.stats()).depth == 0
 
-        await eventually(drained, within=timedelta(seconds=60), what="an empty queue")
+        await eventually(drained, within=within, what="an empty queue")
         (self.place / "stop").touch()
         await self.crew.finished(*self._running.values())
         published, worked = read_all(self.place, "publisher"), read_all(self.place, "worker")

@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 
 from godwit.brokers.contract import Ack, Delivery, HandBack, Nack, Settlement
-from godwit.brokers.urls import connect
 from godwit.core.errors import BrokerUnavailable
 from tests.conformance.harness import G, Q
+from tests.faults.opening import opened
 from tests.faults.record import Record, raised
 from tests.waiting import real_time
 
@@ -46,7 +46,7 @@ async def _work(
     url: str, record: Record, name: str, stop: Path, lease: timedelta, limit: int, acks: float, longest: timedelta
 ) -> None:
     random = Random(name)
-    async with connect(url) as broker:
+    async with opened(url) as broker:
         while not raised(stop):
             try:
                 deliveries = await broker.pull(Q, G, worker=name, limit=limit, lease=lease, wait=WAIT)
@@ -81,7 +81,7 @@ def hold_one(url: str, record: Path, *, name: str, lease: timedelta, go_on: Path
 
 
 async def _hold_one(url: str, record: Record, name: str, lease: timedelta, go_on: Path) -> None:
-    async with connect(url) as broker:
+    async with opened(url) as broker:
         (delivery,) = await broker.pull(Q, G, worker=name, limit=1, lease=lease, wait=timedelta(seconds=10))
         record.write(("delivered", *_known(delivery), None, time.monotonic_ns()))
         while not raised(go_on):

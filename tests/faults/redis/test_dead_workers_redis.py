@@ -1,0 +1,103 @@
+"""A dead worker's messages run again soon, however long the queue is; a restart of the server makes nobody guilty."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from godwit.brokers.contract import Ack
+from godwit.core.envelope import Envelope
+from godwit.core.names import MessageId
+from tests.conformance.harness import LONG, G, Q
+from tests.faults.crew import Crew
+from tests.faults.judge import agreeing, drained, ids
+from tests.faults.publisher import BODY
+from tests.faults.record import lines_of, read, read_all
+from tests.faults.remote import RemoteHarness, remote
+from tests.faults.worker import work
+from tests.servers.redis import fresh, redis_server
+from tests.waiting import eventually, real_time
+
+BACKLOG = 100_000
+LEASE = timedelta(seconds=3)
+SOON = timedelta(seconds=2)
+RESTARTS = 5
+
+
+async def publish_many(harness: RemoteHarness, count: int) -> None:
+    now = harness.now_ms
+    for first in range(0, count, 2_000):
+        envelopes = [
+            Envelope(MessageId(f"m{number:06}"), Q, BODY, len(BODY), now) for number in range(first, first + 2_000)
+        ]
+        await harness.broker.publish(envelopes)
+
+
+@pytest.mark.timeout(180)
+async def test_a_dead_workers_messages_run_again_within_lease_plus_2_s_behind_100_000(
+    tmp_path: Path, crew: Crew
+) -> None:
+    server = fresh()
+    async with remote(server.url) as harness:
+        await harness.declare()
+        await publish_many(harness, BACKLOG)
+        seen = tmp_path / "dead.worker"
+        options = {"name": "dead", "stop": tmp_path / "stop", "lease": LEASE, "limit": 20, "longest": LONG}
+        dead = crew.start(work, server.url, seen, **options)
+        await eventually(lambda: len(read(seen)) == 20, within=timedelta(seconds=30), what="deliveries")
+        crew.kill(dead)
+        died = time.monotonic()
+        held, again = {line[1] for line in read(seen)}, dict[str, float]()
+        while held - set(again):
+            for one in (found := await harness.pull(50, lease=LONG, worker="living")):
+                again.setdefault(one.message_id, time.monotonic() - died)
+            await harness.broker.settle([Ack(one.ack_id) for one in found])
+            assert time.monotonic() - died < 60, "the dead worker's messages did not come back"
+        depth = (await harness.stats()).depth
+    assert depth > BACKLOG // 10, "the backlog was gone before: the test showed nothing"
+    assert max(again[name] for name in held) <= (LEASE + SOON).total_seconds()
+
+
+@pytest.mark.timeout(120)
+async def test_five_restarts_of_the_server_call_no_healthy_message_poison(tmp_path: Path, crew: Crew) -> None:
+    lease = timedelta(seconds=1)
+    with redis_server() as server:
+        async with remote(server.url) as harness:
+            await harness.declare()
+            await publish_many(harness, 4_000)
+            stop = tmp_path / "stop"
+            for number in range(3):
+                name = f"w{number}"
+                options = {"name": name, "stop": stop, "lease": lease, "limit": 5, "longest": timedelta(seconds=0.1)}
+                crew.start(work, server.url, tmp_path / f"{name}.worker", **options)
+
+            def settled() -> int:
+                return sum(1 for _ in lines_of(read_all(tmp_path, "worker"), "settled"))
+
+            for restart in range(RESTARTS):
+                before = settled()
+                await eventually(
+                    lambda before=before: settled() > before,
+                    within=timedelta(seconds=30),
+                    what=f"work after restart {restart}",
+                )
+                server.kill()
+                await real_time(lease * 1.2)  # every lease that was open then is over now
+                server.start()
+
+            async def empty() -> bool:
+                found = await harness.pull(200, lease=LONG, worker="helping")
+                await harness.broker.settle([Ack(one.ack_id) for one in found])
+                return drained(await harness.stats())
+
+            await eventually(empty, within=timedelta(seconds=60), what="an empty queue")
+            stop.touch()
+            await crew.finished(*crew.members)
+            rows = await agreeing(harness)
+            assert (await harness.stats(group=G)).dead == 0
+    assert ids(rows, "dead_lettered") == []
+    assert len(set(ids(rows, "acked"))) == 4_000
+    assert max(row.get("crashes") or 0 for row in rows if row["event"] == "delivered") == 0
