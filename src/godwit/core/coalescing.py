@@ -62,9 +62,8 @@ def _arrive(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
             former.finished_at = former.updated_at = at
             former.superseded = True
             batch.letters[former.address] = None
-        copy = CopyChange(queue, group, seq, message_id, born=True)
-        copy.status, copy.ready_at, copy.updated_at = status, ready_at, at
-        copies[queue, group, seq] = copy
+        copy = copies[queue, group, seq] = CopyChange.arrived(queue, group, seq, message_id, status)
+        copy.ready_at, copy.updated_at = ready_at, at
         known = batch.arrivals.get(message_id)
         if known is None or known.body is None:
             batch.arrivals[message_id] = Arrival(queue, message_id, kind, priority, deliver_at, expires_at, body, at)
@@ -80,7 +79,7 @@ def _filled(row: list[Any], width: int) -> list[Any]:
 def _existing(batch: Batch, queue: str, group: str, seq: int, message_id: str) -> CopyChange:
     copy = batch.copies.get((queue, group, seq))
     if copy is None:
-        copy = batch.copies[queue, group, seq] = CopyChange(queue, group, seq, message_id, born=False)
+        copy = batch.copies[queue, group, seq] = CopyChange(queue, group, seq, message_id)
     return copy
 
 

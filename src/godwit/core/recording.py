@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Self
 
 import msgspec
 
@@ -13,40 +14,37 @@ Address = tuple[str, str, int]
 """Queue, group and publish_seq: one copy of a message."""
 
 
-class CopyChange:
+class CopyChange(msgspec.Struct, gc=False):
     """The new facts about one copy. `born`: it arrived in this batch; else None means that a fact stays as it was."""
 
-    __slots__ = (
-        "attempt", "born", "crashes", "delivered_at", "delivery_id", "error_fingerprint", "error_kind", "failures",
-        "finished_at", "group", "lease_until", "message_id", "publish_seq", "queue", "ready_at", "result",
-        "retry_count", "run_ms", "status", "superseded", "updated_at", "worker",
-    )  # fmt: skip
+    queue: str
+    group: str
+    publish_seq: int
+    message_id: str
+    born: bool = False
+    status: Status | None = None
+    retry_count: int | None = None
+    attempt: int | None = None
+    failures: int | None = None
+    crashes: int | None = None
+    worker: str | None = None
+    delivery_id: str | None = None
+    ready_at: int | None = None
+    delivered_at: int | None = None
+    lease_until: int | None = None
+    run_ms: int | None = None
+    error_kind: str | None = None
+    error_fingerprint: str | None = None
+    result: bytes | None = None
+    updated_at: int = 0
+    finished_at: int | None = None
+    superseded: bool = False
+    """It ended because its message was replayed: how it ended says nothing about the message."""
 
-    def __init__(self, queue: str, group: str, publish_seq: int, message_id: str, *, born: bool) -> None:
-        self.queue = queue
-        self.group = group
-        self.publish_seq = publish_seq
-        self.message_id = message_id
-        self.born = born
-        self.status: Status | None = Status.PENDING if born else None
-        zero = 0 if born else None
-        self.retry_count: int | None = zero
-        self.attempt: int | None = zero
-        self.failures: int | None = zero
-        self.crashes: int | None = zero
-        self.worker: str | None = None
-        self.delivery_id: str | None = None
-        self.ready_at: int | None = None
-        self.delivered_at: int | None = None
-        self.lease_until: int | None = None
-        self.run_ms: int | None = None
-        self.error_kind: str | None = None
-        self.error_fingerprint: str | None = None
-        self.result: bytes | None = None
-        self.updated_at = 0
-        self.finished_at: int | None = None
-        self.superseded = False
-        """It ended because its message was replayed: how it ended says nothing about the message."""
+    @classmethod
+    def arrived(cls, queue: str, group: str, publish_seq: int, message_id: str, status: Status) -> Self:
+        """Return a copy that begins here."""
+        return cls(queue, group, publish_seq, message_id, True, status, 0, 0, 0, 0)  # noqa: FBT003 (as fast as it gets)
 
     @property
     def address(self) -> Address:
@@ -59,7 +57,7 @@ class CopyChange:
         return self.finished_at if self.status is Status.COMPLETED else None
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """A message that arrived; `body` is None when the journal keeps none."""
 
     queue: str
@@ -72,21 +70,18 @@ class Arrival(msgspec.Struct, frozen=True):
     at: int
 
 
-class MessageChange:
+class MessageChange(msgspec.Struct, gc=False):
     """What the copies of a message, as far as the batch knows them, say about it."""
 
-    __slots__ = ("arrival", "ended_as", "existing", "message_id", "retry_count", "status", "updated_at")
-
-    def __init__(self, message_id: str, arrival: Arrival | None) -> None:
-        self.message_id = message_id
-        self.arrival = arrival
-        self.existing = False
-        """Copies that arrived earlier changed too: the tables know more than the batch."""
-        self.status: Status | None = None
-        """The least finished of the open copies that arrived in the batch."""
-        self.ended_as: Status | None = None
-        self.retry_count = 0
-        self.updated_at = 0
+    message_id: str
+    arrival: Arrival | None
+    existing: bool = False
+    """Copies that arrived earlier changed too: the tables know more than the batch."""
+    status: Status | None = None
+    """The least finished of the open copies that arrived in the batch."""
+    ended_as: Status | None = None
+    retry_count: int = 0
+    updated_at: int = 0
 
     def add(self, copy: CopyChange) -> None:
         """Count one of its copies in."""

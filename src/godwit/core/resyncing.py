@@ -28,7 +28,7 @@ def forgotten(shard: str, before: Position | None, epoch: str, known: Known, now
 
 
 def _end_unseen(batch: Batch, address: Address, message_id: str, now_ms: int) -> None:
-    gone = batch.copies[address] = CopyChange(*address, message_id, born=False)
+    gone = batch.copies[address] = CopyChange(*address, message_id)
     gone.finished_at = gone.updated_at = now_ms
     batch.letters[address] = None
 

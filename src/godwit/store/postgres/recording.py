@@ -32,8 +32,13 @@ _LETTER: Final = (
 _NAME_LENGTH: Final = 255
 
 
-async def times_in_ms(connection: asyncpg.Connection) -> None:
-    """Let times travel as whole milliseconds on this connection: a datetime costs ten times as much."""
+async def prepare(connection: asyncpg.Connection) -> None:
+    """Make a connection the recorder's: with its temporary tables, and times that travel as whole milliseconds.
+
+    A datetime costs ten times as much.
+    """
+    await connection.execute(sql("messages/incoming_deliveries"))
+    await connection.execute(sql("messages/incoming_messages"))
     await connection.set_type_codec(
         "timestamptz",
         schema="pg_catalog",
@@ -64,8 +69,6 @@ class PostgresRecording:
     async def _record(self, batch: Batch, *, careful: bool) -> bool:
         async with self._database.connection("recording") as connection:
             await self._days.ensure(connection, _ends(batch))
-            await connection.execute(sql("messages/incoming_deliveries"))
-            await connection.execute(sql("messages/incoming_messages"))
             try:
                 async with connection.transaction():
                     await _advance(connection, batch)

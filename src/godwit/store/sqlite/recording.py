@@ -196,9 +196,7 @@ class Writing:
         self._ended.clear()
         rows = self._execute(sql("messages/removed_deliveries"), place).fetchall()
         for row in rows:
-            copy = CopyChange(
-                row["queue_name"], row["consumer_group"], row["publish_seq"], row["message_id"], born=False
-            )
+            copy = CopyChange(row["queue_name"], row["consumer_group"], row["publish_seq"], row["message_id"])
             copy.status = Status(row["status"]) if row["status"] in DEAD else Status.CANCELLED
             copy.finished_at = copy.updated_at = removal.at
             self._change(copy, dict(zip(_FACTS, _record(copy), strict=True)))
