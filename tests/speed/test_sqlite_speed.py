@@ -12,12 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import sqlite_depth, sqlite_together
+from benchmarks.effective import sqlite_settings
 from benchmarks.results import ratios
 from benchmarks.sqlite import against_bare
+from benchmarks.sqlite_load import SPEC
 
 TRIES = 5
 PUBLISH_FLOOR, CONSUME_FLOOR = 0.6, 0.4
 NOISE = 0.9
+DEPTHS = (10_000, 100_000)
+FLAT = 1.25
 
 
 @pytest.mark.serial
@@ -34,3 +39,32 @@ def test_publishing_and_consuming_keep_their_share_of_a_bare_loop(tmp_path: Path
         if publish >= PUBLISH_FLOOR * NOISE and consume >= CONSUME_FLOOR * NOISE:
             return
     raise AssertionError(f"publish and consume, shares of the bare loop in {TRIES} tries: {tries}")
+
+
+@pytest.mark.serial
+@pytest.mark.timeout(120)
+def test_the_processor_time_of_a_message_does_not_grow_with_what_waits(tmp_path: Path) -> None:
+    tries: list[list[float]] = []
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        results = sqlite_depth.results(asyncio.run(sqlite_depth.costs(folder, DEPTHS, 5_000, 5)))
+        tries.append([one.median for one in results if one.name.startswith("processor time") and one.floor is not None])
+        if max(tries[-1]) <= FLAT:
+            return
+    raise AssertionError(f"publish and consume, {DEPTHS[1]:,} ready against {DEPTHS[0]:,}: {tries}")
+
+
+@pytest.mark.serial
+@pytest.mark.timeout(120)
+def test_two_processes_together_are_not_slower_than_one(tmp_path: Path) -> None:
+    tries: list[float] = []
+    while len(tries) < TRIES and max(tries, default=0) < NOISE:
+        pairs = sqlite_together.shares(tmp_path, 5_000, 5)
+        tries.append(statistics.median(two / one for one, two in pairs))
+    assert max(tries) >= NOISE, tries
+
+
+def test_benchmarks_measure_the_settings_users_get(tmp_path: Path) -> None:
+    settings = asyncio.run(sqlite_settings(tmp_path, SPEC))
+    assert set(settings) == {"durability", "dedup window", "journal", "lanes"}

@@ -118,9 +118,15 @@ class Sweep:
     def __init__(self) -> None:
         self._place: tuple[int, str] = (0, "")
         self._seen = self._last_cycle = 0
+        self._steps_left, self._is_done = SWEEPS_A_CYCLE, False
 
     def step(self, work: Work, now_ms: int) -> int:
-        """Look at the next ids; return how many were deleted."""
+        """Look at the next ids; return how many were deleted. A small table is soon swept and then left alone."""
+        self._steps_left -= 1
+        if self._is_done:
+            if self._steps_left > 0:
+                return 0
+            self._is_done, self._steps_left = False, SWEEPS_A_CYCLE
         limit = max(LEAST_SWEPT, self._last_cycle // SWEEPS_A_CYCLE, self._seen // SWEEPS_A_CYCLE)
         rows = work.execute(SELECT_NEXT, (*self._place, limit)).fetchall()
         gone = [
@@ -132,4 +138,5 @@ class Sweep:
             self._place = rows[-1][:2]
         else:
             self._place, self._last_cycle, self._seen = (0, ""), self._seen, 0
+            self._is_done = True
         return len(gone)

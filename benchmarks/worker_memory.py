@@ -1,0 +1,106 @@
+"""The memory of a worker process on SQLite, looked at on its way through a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import resource
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from benchmarks.results import Result
+from godwit.brokers.contract import Broker
+from godwit.brokers.sqlite import SqliteBroker
+from godwit.core.envelope import seal_all
+from godwit.core.message import Message
+from godwit.core.names import QueueName
+from godwit.core.queues import QueueSpec
+from godwit.manager import MessageQueueManager
+
+QUEUE: Final = QueueName("q")
+PAYLOAD: Final = {"id": 7, "text": "x" * 120}
+CONCURRENCY: Final = 100
+MEGABYTE: Final = 1 << 20
+LOOKS: Final = 10
+"""How often the memory is looked at, the last time after the last message."""
+
+_processes = multiprocessing.get_context("spawn")
+
+
+async def filled(broker: Broker, count: int) -> None:
+    """Give a broker messages to work on."""
+    await broker.declare(QueueSpec(name=QUEUE))
+    for first in range(0, count, 1_000):
+        size = min(1_000, count - first)
+        await broker.publish(seal_all(Message(queue=QUEUE, type="order.created", payload=PAYLOAD) for _ in range(size)))
+
+
+def _megabytes() -> float:
+    # Not the largest size ever: that is inherited from the process that started this one.
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / MEGABYTE
+
+
+def _work(path: Path, count: int, line: Connection) -> None:
+    """Empty a file with a worker in a process of its own; answer with its resident sizes on the way."""
+    sizes: list[float] = []
+
+    async def run() -> None:
+        handled = 0
+        done = asyncio.Event()
+        async with SqliteBroker(path) as broker:
+            manager = MessageQueueManager(broker)
+
+            @manager.consumer(QUEUE, concurrency=CONCURRENCY)
+            async def handler(_: Message) -> None:
+                nonlocal handled
+                handled += 1
+                if handled % (count // LOOKS) == 0:
+                    sizes.append(_megabytes())
+                if handled == count:
+                    done.set()
+
+            worker = manager.worker()
+            running = asyncio.create_task(worker.run())
+            await done.wait()
+            worker.stop()
+            await running
+
+    asyncio.run(run())
+    line.send(sizes)
+
+
+def sizes_on_the_way(folder: Path, count: int) -> list[float]:
+    """Return the megabytes a worker process needs after each tenth of `count` messages."""
+    path = folder / f"memory-{count}.db"
+
+    async def prepare() -> None:
+        async with SqliteBroker(path) as broker:
+            await filled(broker, count)
+
+    asyncio.run(prepare())
+    ours, theirs = _processes.Pipe()
+    process = _processes.Process(target=_work, args=(path, count, theirs), daemon=True)
+    process.start()
+    sizes: list[float] = ours.recv()
+    process.join()
+    return sizes
+
+
+def results(sizes: list[float], count: int) -> list[Result]:
+    """Judge the sizes: small, and flat."""
+    most = Result(
+        name=f"memory over {count:,} on SQLite, at most",
+        unit="MB",
+        repeats=[max(sizes)],
+        floor=50,
+        lower_is_better=True,
+    )
+    flat = Result(
+        name=f"memory after {count:,} against a tenth of it",
+        unit="x",
+        repeats=[sizes[-1] / sizes[0]],
+        floor=1.1,
+        lower_is_better=True,
+    )
+    return [most, flat, Result(name="memory after each tenth", unit="MB", repeats=sizes)]
