@@ -16,7 +16,7 @@ from godwit import __version__, config
 from godwit.admin.control import QueueControl
 from godwit.admin.dead_letters import DeadLetterQueueHandler
 from godwit.brokers.contract import NO_WAIT, Broker, Delivery
-from godwit.brokers.urls import connect
+from godwit.brokers.urls import connect_for
 from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.conditions import Condition
@@ -135,8 +135,7 @@ class MessageQueueManager:
         """Return a manager for the broker and the store that the configuration names; neither is opened yet."""
         if settings.store_url is not None:
             options.setdefault("store", connect_store(settings.store_url))
-        broker = connect(settings.broker_url, rabbitmq=settings.rabbitmq, default_queue=settings.default_queue)
-        return cls(broker, settings=settings, **options)
+        return cls(connect_for(settings), settings=settings, **options)
 
     # Opening and closing
 

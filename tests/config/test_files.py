@@ -226,7 +226,7 @@ QUEUE = '[[queues]]\nname = "a"\n'
         ("[consumer]\nlease = nan", 2, "consumer.lease is nan", "milliseconds"),
         ('[consumer]\nlease = "15"', 2, "consumer.lease is '15'", '"30s"'),
         ('[consumer]\nmax_concurrency = "10"', 2, "is '10'", "a whole number, 1 or more"),
-        ("[consumer]\nhealth_check.interval = 1", 2, "consumer.health_check.timeout is longer than", "Change one"),
+        ("[consumer]\nhealth_check.timeout = '1h'", 2, "consumer.health_check.timeout is longer than", "Change one"),
         ("[defaults.retry_policy]\ninitial_delay = 2\nmax_delay = 1", 2, "is longer than", "Change one"),
         ("[defaults]\nretry_policy.jitter = 2", 2, "jitter is 2", "0 to 1"),
         ("[monitoring]\ntracing = 1", 2, "tracing is 1", "true or false"),

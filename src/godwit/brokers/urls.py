@@ -8,7 +8,7 @@ from typing import Final
 from godwit.brokers.contract import Broker
 from godwit.core.errors import ExtraRequired, UnknownScheme
 from godwit.core.names import QueueName
-from godwit.core.settings import RabbitMQSettings
+from godwit.core.settings import RabbitMQSettings, Settings
 
 
 def _memory(url: str) -> Broker:
@@ -78,3 +78,14 @@ def connect(
     if make is None:
         raise UnknownScheme(scheme if separator else url, tuple(SCHEMES))
     return make(url)
+
+
+def connect_for(settings: Settings) -> Broker:
+    """Return the broker that a configuration names, told everything it says about it."""
+    return connect(
+        settings.broker_url,
+        redis_connections=settings.redis.max_connections,
+        journal_bodies=settings.store_url is not None,
+        rabbitmq=settings.rabbitmq,
+        default_queue=settings.default_queue,
+    )

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from godwit.brokers.contract import Broker
-from godwit.brokers.urls import connect
+from godwit.brokers.urls import connect_for
 from godwit.cli.options import DEFAULT_FILE
 from godwit.config import load
 from godwit.core.errors import BrokerUnavailable
@@ -49,6 +49,5 @@ async def opened(url: str | None, *, create: bool = False) -> AsyncIterator[Brok
     settings = settings_for(url)
     if not create:
         check_exists(settings.broker_url)
-    names = settings.rabbitmq
-    async with connect(settings.broker_url, rabbitmq=names, default_queue=settings.default_queue) as broker:
+    async with connect_for(settings) as broker:
         yield broker

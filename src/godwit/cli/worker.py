@@ -161,7 +161,7 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
     async with AsyncExitStack() as stack:
         if not await signals.unless_stopped(connected(stack, manager, patience)):
             return
-        worker = manager.worker(consumers=consumers)
+        worker = manager.worker(name=own_name(manager), consumers=consumers)
         signals.worker = worker
         if manager.observation.address is not None:
             remarks().print(f"metrics and health on {manager.observation.address}", highlight=False)
@@ -171,6 +171,12 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
         if not signals.count:
             await worker.run()
         leave_soon()
+
+
+def own_name(manager: MessageQueueManager) -> str | None:
+    """Return the name that REDIS_CONSUMER_ID gives this worker; of several processes each adds its number."""
+    given = manager.settings.redis.consumer_id
+    return given if given is None or CHILD not in os.environ else f"{given}-{os.environ[CHILD]}"
 
 
 class Signals:

@@ -45,7 +45,7 @@ def settings_from(document: Document, environment: Mapping[str, str], arguments:
     settings = with_fields(Settings(), [(SETTINGS[name].path, said.value) for name, said in found.items()])
     origins = {name: said.origin for name, said in found.items()} | {"broker_url": broker.origin}
     settings = replace(settings, broker_url=broker.value, origins=origins)
-    settings = _with_store(settings)
+    settings = _with_health_check(_with_store(settings))
     _check(settings)
     reader = QueueReader(document, settings)
     return replace(settings, queues=reader.queues(), origins=origins | reader.origins)
@@ -57,6 +57,14 @@ def _with_store(settings: Settings) -> Settings:
         return settings
     own_file = settings.broker_url if settings.broker_url.startswith("sqlite:") else None
     return replace(settings, store_url=own_file)
+
+
+def _with_health_check(settings: Settings) -> Settings:
+    """Let an answer take no longer than the interval where nobody said how long it may take."""
+    check = settings.consumer.health_check
+    if "consumer.health_check.timeout" in settings.origins or check.timeout <= check.interval:
+        return settings
+    return with_fields(settings, [(("consumer", "health_check", "timeout"), check.interval)])
 
 
 def _check(settings: Settings) -> None:

@@ -95,6 +95,8 @@ class QueueReader:
         if any(key.startswith("retry_policy.") for key in said):
             own = self._retry_policy(said, policy, path)
             group = with_fields(group, [(("retry_policy",), own)])
+        if group.health_check.timeout > group.health_check.interval and "health_check.timeout" not in said:
+            group = with_fields(group, [(("health_check", "timeout"), group.health_check.interval)])
         if group.health_check.timeout > group.health_check.interval:
             remedy = "Give the answer less time than lies between two questions."
             problem = f"health_check.timeout of group {shown(name)} is longer than its interval"

@@ -1,0 +1,1 @@
+"""What each environment variable of the specifications does to the running system."""
