@@ -54,7 +54,7 @@ def _arrive(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     queue, group, at, copies = chunk.queue, chunk.group or "", chunk.at, batch.copies
     status = Status.SCHEDULED if chunk.event is Event.SCHEDULED else Status.PENDING
     for row in rows:
-        (message_id, seq, _, _, kind, priority, _, _, ready_at, deliver_at, expires_at, _, _, _, _, body) = _filled(
+        (message_id, seq, _, total, kind, priority, _, _, ready_at, deliver_at, expires_at, _, _, _, _, body) = _filled(
             row, _ARRIVAL_WIDTH
         )
         if chunk.event is Event.REPLAYED:
@@ -66,7 +66,9 @@ def _arrive(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
         copy.ready_at, copy.updated_at = ready_at, at
         known = batch.arrivals.get(message_id)
         if known is None or known.body is None:
-            batch.arrivals[message_id] = Arrival(queue, message_id, kind, priority, deliver_at, expires_at, body, at)
+            batch.arrivals[message_id] = Arrival(
+                queue, message_id, kind, priority, deliver_at, expires_at, body, at, total or 1
+            )
 
 
 def _filled(row: list[Any], width: int) -> list[Any]:

@@ -68,6 +68,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     expires_at: int | None
     body: bytes | None
     at: int
+    copies: int = 1
 
 
 class MessageChange(msgspec.Struct, gc=False):
@@ -82,6 +83,7 @@ class MessageChange(msgspec.Struct, gc=False):
     ended_as: Status | None = None
     retry_count: int = 0
     updated_at: int = 0
+    born: int = 0
 
     def add(self, copy: CopyChange) -> None:
         """Count one of its copies in."""
@@ -89,6 +91,7 @@ class MessageChange(msgspec.Struct, gc=False):
         if not copy.born:
             self.existing = True
             return
+        self.born += 1
         status = copy.status or Status.PENDING
         if copy.finished_at is None:
             self.status = status if self.status is None else least_finished((self.status, status))
@@ -97,9 +100,14 @@ class MessageChange(msgspec.Struct, gc=False):
         self.retry_count = max(self.retry_count, copy.retry_count or 0)
 
     @property
+    def settled_by_tables(self) -> bool:
+        """Whether the tables may know copies of it that the batch does not."""
+        return self.existing or self.arrival is None or self.born < self.arrival.copies
+
+    @property
     def finished(self) -> bool:
-        """Whether it arrived and ended in the batch, so that the open tables need not know it."""
-        return self.arrival is not None and not self.existing and self.status is None
+        """Whether all of it arrived and ended in the batch, so that the open tables need not know it."""
+        return self.status is None and not self.settled_by_tables
 
 
 class LetterFacts(msgspec.Struct, frozen=True):

@@ -81,7 +81,7 @@ async def test_sweeping_removes_what_is_forgotten_and_nothing_else(store: Store)
         await store.ledger.claim(f"old{number}", holder="a", hold=LONG, ttl=LONG)
         await store.ledger.finish(f"old{number}", holder="a", ttl=timedelta(microseconds=1))
     await claim(store, "a")
-    swept: list[Any] = []
+    swept: list[int] = []
 
     async def all_swept() -> bool:
         swept.append(await store.ledger.sweep(limit=3))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from godwit.brokers.contract import Broker
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock
 from godwit.core.journal import Event, decode_chunk, rows_of
@@ -22,7 +23,7 @@ STATE_OF = {"pending": "waiting", "scheduled": "waiting", "processing": "leased"
 COPY_FIELDS = ("status", "attempt", "failures", "crashes", "delivery_id", "lease_until", "ready_at", "worker")
 
 
-async def journal_rows(broker: MemoryBroker) -> list[dict[str, Any]]:
+async def journal_rows(broker: Broker) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for shard in await broker.journal.shards():
         for chunk in await broker.journal.read(shard, limit=1_000_000):

@@ -123,8 +123,8 @@ class Writing:
     async def carry_out(self) -> None:
         """Queues and groups, then copies, then their messages, then what depends on both; the removal last."""
         await self._queues()
-        changed = await self._copies()
-        await self._messages(changed)
+        await self._copies()
+        await self._messages()
         await self._letters()
         await self._instances()
         if self._batch.removal is not None:
@@ -134,8 +134,7 @@ class Writing:
         if records:
             await self._connection.copy_records_to_table(table, records=records, columns=list(columns))
 
-    async def _copies(self) -> bool:
-        """Write the copies; say whether some of them were known before."""
+    async def _copies(self) -> None:
         born, ended, changed = [], [], []
         for copy in self._batch.copies.values():
             record = self._record_of(copy)
@@ -152,7 +151,6 @@ class Writing:
         reach("recorder.changed")
         await self._copy("queue_deliveries", _CHANGED, born)
         await self._copy("queue_deliveries_history", (*_CHANGED, "processed_at", "finished_at"), ended)
-        return bool(changed)
 
     def _record_of(self, copy: CopyChange) -> tuple[Any, ...]:
         return (
@@ -177,7 +175,7 @@ class Writing:
             copy.updated_at,
         )
 
-    async def _messages(self, changed: bool) -> None:  # noqa: FBT001
+    async def _messages(self) -> None:
         finished, arrived, touched = [], [], []
         for message in self._batch.messages():
             if message.arrival is not None:
@@ -187,13 +185,13 @@ class Writing:
                     finished.append((*record, message.ended_as, done, message.updated_at))
                 else:
                     arrived.append((*record, message.status or "pending", message.ended_as))
-            if message.existing:
+            if message.settled_by_tables:
                 touched.append((message.message_id, message.updated_at))
         await self._copy("queue_messages_history", (*_MESSAGE, "processed_at", "finished_at"), finished)
         await self._copy("incoming_messages", (*_MESSAGE, "ended_as"), arrived)
         if arrived:
             await self._connection.execute(sql("messages/add_messages"))
-        if changed and touched:
+        if touched:
             await self._settle(touched)
 
     async def _settle(self, touched: list[tuple[str, int]]) -> None:
