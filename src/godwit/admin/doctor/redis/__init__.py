@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -17,10 +18,12 @@ from godwit.admin.doctor.journals import CHECK, examine_journals
 from godwit.admin.doctor.redis import capacity, durability
 from godwit.admin.doctor.redis.facts import gather
 from godwit.admin.doctor.redis.groups import examine_groups
+from godwit.brokers.redis import keys
 from godwit.brokers.urls import connect
 from godwit.config import without_password
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerUnavailable, GodwitError
+from godwit.core.queues import QueueSpec
 
 TIMEOUT_SECONDS: Final = 5.0
 
@@ -30,7 +33,8 @@ async def examine(url: str, *, span: timedelta, clock: Clock = SYSTEM_CLOCK) -> 
     async with _client(url) as client:
         facts = await gather(client, span=span, clock=clock)
         found = [*durability.judge(facts), *capacity.judge(facts), await examine_groups(client)]
-    return found + await _journals(url, span)
+        specs = await _specs(client)
+    return found + await _journals(url, specs, span)
 
 
 @asynccontextmanager
@@ -61,10 +65,23 @@ def _unavailable(url: str, error: Exception, remedy: str) -> BrokerUnavailable:
     return BrokerUnavailable(without_password(url), str(error) or type(error).__name__, remedy)
 
 
-async def _journals(url: str, span: timedelta) -> list[Finding]:
+async def _specs(client: Redis) -> dict[str, QueueSpec]:
+    """Return the queues as declared."""
+    found: dict[str, QueueSpec] = {}
+    if await client.type(keys.QUEUES) != b"zset":
+        return found
+    names: Any = await client.zrange(keys.QUEUES, 0, -1)
+    for name in [name.decode() for name in names]:
+        spec = await client.hget(keys.part(name, "meta"), "spec")
+        if spec is not None:
+            found[name] = msgspec.json.decode(spec, type=QueueSpec)
+    return found
+
+
+async def _journals(url: str, specs: Mapping[str, QueueSpec], span: timedelta) -> list[Finding]:
     """Say how long the journals hold; a server that the broker refuses has been explained above."""
     try:
         async with connect(url) as broker:
-            return await examine_journals(broker.journal, {}, span=span)
+            return await examine_journals(broker.journal, specs, span=span)
     except GodwitError as error:
         return [problem(CHECK, f"cannot be examined: {error.fact}", "The broker refuses this server.", error.remedy)]
