@@ -3,7 +3,7 @@
 -- `now` never goes back within a queue. `write` journals one chunk, `save` keeps the counters; call it last.
 local pack, unpack_limit, format = cmsgpack.pack, cmsgpack.unpack_limit, string.format
 local meta, journal, queue = KEYS[1], KEYS[2], ARGV[2]
-local kept = redis.call('HMGET', meta, 'epoch', 'seq', 'at', 'pseq', 'turn', 'v', 'spec')
+local kept = redis.call('HMGET', meta, 'epoch', 'seq', 'at', 'pseq', 'turn', 'v', 'spec', 'jb')
 local epoch, seq, pseq, turn = kept[1], tonumber(kept[2] or 0), tonumber(kept[4] or 0), tonumber(kept[5] or 0)
 local now
 if ARGV[1] == '' then
@@ -20,8 +20,8 @@ local function array(n)
   return string.char(0xdc, math.floor(n / 256), n % 256)
 end
 
-local function write(event, group, worker, depth, rows)
-  local n = #rows
+local function write(event, group, worker, depth, rows, count)
+  local n = count or #rows -- `count` when a row is made of several pieces
   if n == 0 then return end
   local chunk = '\154' .. pack(1, epoch, seq + 1, now, event, queue, group or nil, worker or nil, depth or nil)
     .. array(n) .. table.concat(rows)
@@ -31,6 +31,5 @@ local function write(event, group, worker, depth, rows)
 end
 
 local function save()
-  redis.call('HSET', meta, 'seq', seq, 'at', now, 'pseq', pseq, 'turn', turn)
-  if journaled > 0 then redis.call('HINCRBY', meta, 'jb', journaled) end
+  redis.call('HSET', meta, 'seq', seq, 'at', now, 'pseq', pseq, 'turn', turn, 'jb', tonumber(kept[8] or 0) + journaled)
 end

@@ -6,10 +6,10 @@
 -- Gives  the indexes (from 1) of those that were not, or no longer, leased: they change nothing but the journal.
 -- Works above maxmemory.
 --@include _step
---@include _copies
+local GROUP, LANE, PARKED, LEASES, WAKE = 1, 2, 6, 11, 15
 local b, name, worker, n = 2, ARGV[3], ARGV[4], tonumber(ARGV[5])
 local sizes, texts = 5 + n, 5 + 2 * n
-local state = redis.call('HMGET', KEYS[b + GROUP], 'looked', 'flow')
+local state = redis.call('HMGET', KEYS[b + GROUP], 'looked', 'flow', 'bytes', 'lbytes')
 if not state[1] then
   local all = {}
   for i = 1, n do all[i] = i end
@@ -44,13 +44,13 @@ if #members > 0 then
       redis.call('XDEL', KEYS[b + LANE + tonumber(source)], unpack(refs))
     end
   end
-  redis.call('HINCRBY', KEYS[b + GROUP], 'bytes', -bytes)
-  redis.call('HINCRBY', KEYS[b + GROUP], 'lbytes', -bytes)
-  if state[2] == '1' then ring(b) end
+  redis.call('HSET', KEYS[b + GROUP], 'bytes', state[3] - bytes, 'lbytes', state[4] - bytes)
+  if state[2] == '1' then redis.call('ZADD', KEYS[b + WAKE], 0, 'w') end
 else
   redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 end
-local after = depth(b)
+local after = redis.call('HLEN', KEYS[b + PARKED])
+for lane = 0, 3 do after = after + redis.call('XLEN', KEYS[b + LANE + lane]) end
 write('acked', name, worker, after, rows)
 for i = 1, #refused_rows do write('ack_refused', name, nil, after, {refused_rows[i]}) end
 save()

@@ -2,12 +2,14 @@
 --
 -- KEYS   1 meta, 2 journal, 3 dedup0, 4 dedup1, 5 later, 6 inbox, then 15 keys for each group (see _copies.lua)
 -- ARGV   1 time, 2 queue, 3 version of the queue's settings, 4 mode, 5 number of messages n, 6 number of groups,
---        7 max_size, 8 max_bytes, 9 max_delayed (0: no limit), 10 dedup window in ms, 11 first bytes of a journal row,
---        12 one digit for the lane of each message, 13 odd: MessagePack [[index, deliver_at, expiry, group, dead], ...]
---        (0 for none) or empty, 14 the sizes as MessagePack array,
+--        7 max_size, 8 max_bytes, 9 max_delayed (0: no limit), 10 dedup window in ms, 11 sum of all sizes,
+--        12 a digit for the lane of each message, then one for the lane of ordered ones, 13 a byte for the number of
+--        each message's row middle, 14 odd: MessagePack [[index, deliver_at, expiry, group, dead, number of the middle for
+--        groups that keep the order of keys], ...] (0 for none) or empty, 15 `twice` when an id occurs twice, else empty, 16 the
+--        first bytes of a row, 17 number of row middles m, 18 of those before the ones for groups that keep the order of keys,
 --        then per group: name, 1 when it drops, 1 when it keeps the order of keys;
---        then n ids, n blobs, n row middles (type, priority, lane, key), n row ends (deliver_at, expires_at, size, ...),
---        n row middles for ordered groups, and in the modes `moved` and `inbox` n tickets.
+--        then m row middles (type, priority, lane, key); n ids, n ids as they are remembered, n blobs, n row ends
+--        (deliver_at, expires_at, size, ...), and in the modes `moved` and `inbox` n tickets.
 -- Modes  '' plain; `moved`: accepted before, the ticket names the dead letter it was, which is moved once; `inbox`: the
 --        ticket is the entry of the inbox it came from, which is deleted with the step; a message whose entry is gone
 --        is passed over.
@@ -15,42 +17,45 @@
 --        nothing has changed then. Else {'ok', indexes of repetitions...}, counted from 1.
 -- Begins with a command that is refused above maxmemory.
 --@include _step
---@include _copies
+local GROUP, LANE, PARKED, DELAYED, WAKE, BLOCK = 1, 2, 6, 8, 15, 15
 local mode, n, groups = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 if kept[6] ~= ARGV[3] or not kept[7] then return {'stale'} end
 local max_size, max_bytes, max_delayed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local window, row_start, lanes = tonumber(ARGV[10]), ARGV[11], ARGV[12]
-local sizes = cmsgpack.unpack(ARGV[14])
-local names = 14
-local ids = names + 3 * groups
-local blobs, middles, ends, ordered_middles, tickets = ids + n, ids + 2 * n, ids + 3 * n, ids + 4 * n, ids + 5 * n
-local odd = {}
-if ARGV[13] ~= '' then
-  for _, one in ipairs(cmsgpack.unpack(ARGV[13])) do odd[one[1]] = one end
+local window, total, lanes, codes, twice = tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13], ARGV[15] ~= ''
+local row_start, ordered_from, names = ARGV[16], tonumber(ARGV[18]), 18
+local middles = names + 3 * groups
+local ids = middles + tonumber(ARGV[17])
+local marks, blobs, ends, tickets = ids + n, ids + 2 * n, ids + 3 * n, ids + 4 * n
+local odd, is_odd = {}, ARGV[14] ~= ''
+if is_odd then
+  for _, one in ipairs(cmsgpack.unpack(ARGV[14])) do odd[one[1]] = one end
 end
 
 -- Look at everything before the first write: a key of another type ends the script here.
 local fill = {}
 for g = 1, groups do
   local b = 6 + (g - 1) * BLOCK
-  local state = redis.call('HMGET', KEYS[b + GROUP], 'bytes', 'letters')
+  local deep = redis.call('HLEN', KEYS[b + PARKED])
+  for lane = 0, 3 do deep = deep + redis.call('XLEN', KEYS[b + LANE + lane]) end
   fill[g] = {
     b = b, name = ARGV[names + 3 * g - 2], drops = ARGV[names + 3 * g - 1] == '1', ordered = ARGV[names + 3 * g] == '1',
-    depth = depth(b), bytes = tonumber(state[1] or 0), delayed = redis.call('ZCARD', KEYS[b + DELAYED]),
+    depth = deep, bytes = tonumber(redis.call('HGET', KEYS[b + GROUP], 'bytes') or 0),
+    delayed = redis.call('ZCARD', KEYS[b + DELAYED]),
   }
   redis.call('ZCARD', KEYS[b + WAKE])
 end
 
-local absent, repetitions, skipped = {}, {}, {}
+local out, repetitions, skipped = {}, {}, 0
 if mode == 'inbox' then
   for i = 1, n do
     local entry = ARGV[tickets + i]
-    if #redis.call('XRANGE', KEYS[6], entry, entry) == 0 then skipped[i] = true end
+    if #redis.call('XRANGE', KEYS[6], entry, entry) == 0 then out[i] = true end
   end
 elseif mode == 'moved' then
   local known = redis.call('ZMSCORE', KEYS[5], unpack(ARGV, tickets + 1, tickets + n))
-  for i = 1, n do skipped[i] = known[i] and true or nil end
+  for i = 1, n do out[i] = known[i] and true or nil end
 end
+for _ in pairs(out) do skipped = skipped + 1 end
 
 -- Two generations of ids, each for at least one window; what is due later has a set of its own.
 local generation, began, until0, until1
@@ -58,59 +63,65 @@ if window > 0 and mode ~= 'moved' then
   local dedup = redis.call('HMGET', meta, 'dg', 'ds', 'd0', 'd1')
   generation, began = dedup[1] or '0', tonumber(dedup[2] or 0)
   until0, until1 = tonumber(dedup[3] or 0), tonumber(dedup[4] or 0)
-  local places = {}
-  if until0 > now then places[#places + 1] = redis.call('HMGET', KEYS[3], unpack(ARGV, ids + 1, ids + n)) end
-  if until1 > now then places[#places + 1] = redis.call('HMGET', KEYS[4], unpack(ARGV, ids + 1, ids + n)) end
-  if redis.call('ZCARD', KEYS[5]) > 0 then
-    places[#places + 1] = redis.call('ZMSCORE', KEYS[5], unpack(ARGV, ids + 1, ids + n))
-  end
-  local seen = {}
-  for i = 1, n do
-    local id = ARGV[ids + i]
-    if not skipped[i] then
-      local again = seen[id]
-      for p = 1, #places do
-        local known = places[p][i]
-        if known and tonumber(known) > now then again = true end
+  local function look(known)
+    for i = 1, n do
+      if known[i] and not out[i] and tonumber(known[i]) > now then
+        out[i] = true
+        repetitions[#repetitions + 1] = i
       end
-      if again then repetitions[#repetitions + 1] = i end
-      if again then absent[i] = true end
-      seen[id] = true
     end
   end
+  if until0 > now then look(redis.call('HMGET', KEYS[3], unpack(ARGV, marks + 1, marks + n))) end
+  if until1 > now then look(redis.call('HMGET', KEYS[4], unpack(ARGV, marks + 1, marks + n))) end
+  if redis.call('ZCARD', KEYS[5]) > 0 then look(redis.call('ZMSCORE', KEYS[5], unpack(ARGV, marks + 1, marks + n))) end
+  if twice then
+    local seen = {}
+    for i = 1, n do
+      if seen[ARGV[ids + i]] and not out[i] then
+        out[i] = true
+        repetitions[#repetitions + 1] = i
+      end
+      seen[ARGV[ids + i]] = true
+    end
+  end
+  if #repetitions > 1 then table.sort(repetitions) end
 end
 
-local fresh, total = {}, 0
+local all_fresh = #repetitions == 0 and skipped == 0
+local fresh = {}
 for i = 1, n do
-  if not absent[i] and not skipped[i] then
-    fresh[#fresh + 1] = i
-    total = total + sizes[i]
-  end
+  if not out[i] then fresh[#fresh + 1] = i end
+end
+
+local function size_of(i)
+  local _, size = unpack_limit(ARGV[blobs + i], 1, 0)
+  return size
 end
 
 -- Limits: one sum when all fits for sure, else one by one.
 local dropped = {}
 for g = 1, groups do
   local group = fill[g]
-  local sure = (max_size == 0 or group.depth + #fresh <= max_size)
-    and (max_delayed == 0 or group.depth + #fresh <= max_delayed)
+  local sure = (max_size == 0 or group.depth + n <= max_size)
+    and (max_delayed == 0 or group.depth + n <= max_delayed)
     and (max_bytes == 0 or group.bytes + total <= max_bytes)
   if not sure then
     local deep, bytes, delayed = group.depth, group.bytes, group.delayed
     dropped[g] = {}
     for _, i in ipairs(fresh) do
-      local one = odd[i]
+      local one, size = odd[i], size_of(i)
       if not one or one[4] == 0 or one[4] == g then
         local later, limit = one and one[2] > now, nil
         if max_size > 0 and deep >= max_size then limit = 'max_size'
-        elseif max_bytes > 0 and bytes + sizes[i] > max_bytes then limit = 'max_bytes'
+        elseif max_bytes > 0 and bytes + size > max_bytes then limit = 'max_bytes'
         elseif later and max_delayed > 0 and delayed >= max_delayed then limit = 'max_delayed' end
         if not limit then
-          deep, bytes, delayed = deep + 1, bytes + sizes[i], delayed + (later and 1 or 0)
+          deep, bytes, delayed = deep + 1, bytes + size, delayed + (later and 1 or 0)
         elseif mode == 'moved' or not group.drops then
           return {'full', group.name, limit}
         else
           dropped[g][i] = true
+          group.some_dropped = true
         end
       end
     end
@@ -120,26 +131,29 @@ end
 redis.call('HSET', meta, 'at', now) -- refused above maxmemory, before anything else has changed
 
 if mode == 'moved' then
-  local marks = {}
+  local moved = {}
   for _, i in ipairs(fresh) do
-    marks[#marks + 1] = now + 600000
-    marks[#marks + 1] = ARGV[tickets + i]
+    moved[#moved + 1] = now + 600000
+    moved[#moved + 1] = ARGV[tickets + i]
   end
-  if #marks > 0 then redis.call('ZADD', KEYS[5], unpack(marks)) end
+  if #moved > 0 then redis.call('ZADD', KEYS[5], unpack(moved)) end
 elseif window > 0 and #fresh > 0 then
-  local pairs_now, pairs_later, ends_at = {}, {}, now + window
-  for _, i in ipairs(fresh) do
-    local one = odd[i]
+  local pairs_now, pairs_later, ends_at = {}, {}, format('%.0f', now + window)
+  local at = 0
+  for place = 1, #fresh do
+    local i = fresh[place]
+    local one = is_odd and odd[i]
     if one and one[2] > now then
       pairs_later[#pairs_later + 1] = one[2] + window
-      pairs_later[#pairs_later + 1] = ARGV[ids + i]
+      pairs_later[#pairs_later + 1] = ARGV[marks + i]
     else
-      pairs_now[#pairs_now + 1] = ARGV[ids + i]
-      pairs_now[#pairs_now + 1] = ends_at
+      pairs_now[at + 1] = ARGV[marks + i]
+      pairs_now[at + 2] = ends_at
+      at = at + 2
     end
   end
   if #pairs_later > 0 then redis.call('ZADD', KEYS[5], unpack(pairs_later)) end
-  if #pairs_now > 0 then
+  if at > 0 then
     local other = generation == '0' and until1 or until0
     if now - began >= window and other <= now then
       generation, began = generation == '0' and '1' or '0', now
@@ -148,53 +162,71 @@ elseif window > 0 and #fresh > 0 then
     end
     redis.call('HSET', KEYS[generation == '0' and 3 or 4], unpack(pairs_now))
     local latest = generation == '0' and until0 or until1
-    if ends_at > latest then redis.call('HSET', meta, generation == '0' and 'd0' or 'd1', ends_at) end
+    if now + window > latest then redis.call('HSET', meta, generation == '0' and 'd0' or 'd1', ends_at) end
   end
 end
 if mode == 'inbox' and #fresh + #repetitions > 0 then
   local entries = {}
-  for i = 1, n do
-    if not skipped[i] then entries[#entries + 1] = ARGV[tickets + i] end
-  end
+  for _, i in ipairs(fresh) do entries[#entries + 1] = ARGV[tickets + i] end
+  for _, i in ipairs(repetitions) do entries[#entries + 1] = ARGV[tickets + i] end
   redis.call('XDEL', KEYS[6], unpack(entries))
 end
 
 local first = pseq
 pseq = pseq + #fresh
 local packed_now, tail = pack(now), format('-%.0f', now)
-for g = 1, groups do
-  local group = fill[g]
-  local b, gone = group.b, dropped[g]
+
+-- Nearly always all is new, fits and is ready at once.
+local function plain(group, g)
+  local b, rows, at = group.b, {}, 1
+  local streams = {KEYS[b + LANE], KEYS[b + LANE + 1], KEYS[b + LANE + 2], KEYS[b + LANE + 3]}
+  for i = 1, n do
+    local number = first + i
+    redis.call('XADD', streams[string.byte(lanes, i) - 47], number .. tail, 'e', ARGV[blobs + i])
+    rows[at] = row_start
+    rows[at + 1] = pack(ARGV[ids + i], number, g - 1, groups)
+    rows[at + 2] = ARGV[middles + string.byte(codes, i)]
+    rows[at + 3] = packed_now
+    rows[at + 4] = ARGV[ends + i]
+    at = at + 5
+  end
+  redis.call('HSET', KEYS[b + GROUP], 'bytes', group.bytes + total)
+  redis.call('ZADD', KEYS[b + WAKE], 0, 'w')
+  write('enqueued', group.name, nil, group.depth + n, rows, n)
+end
+
+local function each(group, g)
+--@include _copies
+  local gone = dropped[g]
+  local b = group.b
   local enqueued, scheduled, drops, dead, size = {}, {}, {}, {}, 0
   for place, i in ipairs(fresh) do
-    local one, number = odd[i], first + place
-    if one and one[4] ~= 0 and one[4] ~= g then
+    local one, number = odd[i] or {i, 0, 0, 0, 0, 0}, first + place
+    local blob = ARGV[blobs + i]
+    local _, bytes, id, kind, key = unpack_limit(blob, 4, 0)
+    if one[4] ~= 0 and one[4] ~= g then
       -- addressed to another group
     elseif gone and gone[i] then
-      drops[#drops + 1] = '\147' .. pack(ARGV[ids + i], number, sizes[i])
-    elseif not one then
-      redis.call('XADD', KEYS[b + LANE + string.byte(lanes, i) - 48], number .. tail, 'e', ARGV[blobs + i])
-      size = size + sizes[i]
-      enqueued[#enqueued + 1] = row_start .. pack(ARGV[ids + i], number, g - 1, groups) .. ARGV[middles + i]
-        .. packed_now .. ARGV[ends + i]
+      drops[#drops + 1] = '\147' .. pack(id, number, bytes)
     else
-      local blob = ARGV[blobs + i]
-      local _, bytes, id, kind, key = unpack_limit(blob, 4, 0)
       local ordered = group.ordered and type(key) == 'string'
       local lane = string.byte(lanes, i) - 48
-      if ordered then lane = tonumber(string.sub(lanes, n + 1)) end
+      if ordered then lane = string.byte(lanes, n + 1) - 48 end
       local c = {
-        seq = number, after = number, lane = lane, ready = math.max(now, one[2]), expiry = one[3], attempt = 0, failures = 0,
-        crashes = 0, returned = 0, errors = {}, blob = blob, size = bytes, id = id, type = kind, key = key,
+        seq = number, after = number, lane = lane, ready = math.max(now, one[2]), expiry = one[3], attempt = 0,
+        failures = 0, crashes = 0, returned = 0, errors = {}, blob = blob, size = bytes, id = id, type = kind, key = key,
       }
       local rows = one[2] > now and scheduled or enqueued
       local copy, copies = g - 1, groups
       if one[4] ~= 0 then copy, copies = 0, 1 end
-      rows[#rows + 1] = row_start .. pack(id, number, copy, copies) .. ARGV[(ordered and ordered_middles or middles) + i]
-        .. pack(c.ready) .. ARGV[ends + i]
+      rows[#rows + 1] = row_start .. pack(id, number, copy, copies)
+        .. ARGV[middles + (ordered and ordered_from + one[6] or string.byte(codes, i))] .. pack(c.ready) .. ARGV[ends + i]
       if one[5] ~= 0 then
         letter(b, c, 'permanent')
         dead[#dead + 1] = end_row(c, nil, 'permanent')
+      elseif one[2] == 0 and one[3] == 0 and not ordered then
+        redis.call('XADD', KEYS[b + LANE + lane], number .. tail, 'e', blob)
+        size = size + bytes
       else
         admit(b, c, group.ordered)
       end
@@ -208,6 +240,10 @@ for g = 1, groups do
   write('scheduled', group.name, nil, after, scheduled)
   write('dropped', group.name, nil, after, drops)
   write('dead_lettered', group.name, nil, after - #dead, dead)
+end
+
+for g = 1, groups do
+  if all_fresh and not is_odd and not fill[g].some_dropped then plain(fill[g], g) else each(fill[g], g) end
 end
 if #repetitions > 0 then
   local rows = {}

@@ -10,48 +10,84 @@
 --        stream entry, the copy as published or with its head) or `p` (the reference is the publish_seq).
 -- Works above maxmemory.
 --@include _step
+local GROUP, LANE, PARKED, AGAIN, DELAYED, BLOCKED, LEASES, BATCHES = 1, 2, 6, 7, 8, 9, 11, 12
+local EXPIRING, WAKE, BLOCK, AGAIN_LANE = 13, 15, 15, 281474976710656
+local b, name, worker, limit, length = 2, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local max_bytes, token, part, run = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), ARGV[10]
+local state = KEYS[b + GROUP]
+local conf = redis.call('HMGET', state, 'looked', 'shortest', 'run', 'fm', 'fb', 'pulls', 'lbytes', 'ordered', 'c0', 'c1',
+  'c2', 'c3', 'fo')
+if not conf[1] then return {'gone'} end
+local leased = redis.call('ZCARD', KEYS[b + LEASES])
+redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
+
+local function first(key)
+  local found = redis.call('ZRANGE', KEYS[b + key], 0, 0, 'WITHSCORES')[2]
+  return found and tonumber(found) or math.huge
+end
+
+local function soonest() return math.min(first(LEASES), first(DELAYED), first(EXPIRING)) end
+
+local changed = {'looked', now}
+if conf[3] ~= run then
+  changed[3], changed[4] = 'run', run
+end
+local outage = leased > 0 and conf[13] == '1' and (conf[3] ~= run or now - conf[1] > tonumber(conf[2] or 0))
+if outage or soonest() <= now then
+  local function look_after()
 --@include _copies
 --@include _care
-local b, name, worker, limit, length = 2, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-local max_bytes, token, part = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
-local conf = configuration(b)
-if not conf then return {'gone'} end
-redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
-care(b, name, conf, ARGV[10])
+    care(b, name, configuration(b), run)
+  end
+  look_after()
+  -- Care may have changed it: read again what is needed.
+  leased = redis.call('ZCARD', KEYS[b + LEASES])
+  conf[7] = redis.call('HGET', state, 'lbytes')
+  conf[2] = redis.call('HGET', state, 'shortest')
+  if first(EXPIRING) <= now then limit = 0 end -- more has expired than one call may bury: nothing goes before it
+end
 
--- Care may have changed it: read what flow control needs after it.
-local leased = redis.call('ZCARD', KEYS[b + LEASES])
-local leased_bytes = 0
-if conf.fb > 0 then leased_bytes = tonumber(redis.call('HGET', KEYS[b + GROUP], 'lbytes') or 0) end
-if conf.fm > 0 then limit = math.min(limit, conf.fm - leased) end
-local overdue = redis.call('ZRANGEBYSCORE', KEYS[b + EXPIRING], '-inf', now, 'LIMIT', 0, 1)
-if #overdue > 0 then limit = 0 end -- more has expired than one call may bury: nothing is delivered before it is gone
-local waiting = redis.pcall('XLEN', KEYS[b + BLOCK + 1]) -- an error when a key of another type is there: not ours
-local answer = {'ok', now, -1, 0, conf.ordered == '1' and 1 or 0, type(waiting) == 'number' and waiting or 0}
-local taken, bytes, full = 0, 0, false
+local flow_messages, flow_bytes, leased_bytes = tonumber(conf[4] or 0), tonumber(conf[5] or 0), tonumber(conf[7] or 0)
+if flow_messages > 0 then limit = math.min(limit, flow_messages - leased) end
+local inbox = redis.pcall('XLEN', KEYS[b + BLOCK + 1]) -- an error when a key of another type is there: not ours
+local answer = {'ok', now, -1, 0, conf[8] == '1' and 1 or 0, type(inbox) == 'number' and inbox or 0}
+local given, taken, bytes, full = 6, 0, 0, false
 local before = part < 0 and 0 or part
+local bounded = max_bytes > 0 or flow_bytes > 0
+local members, rows, unexpiring = {}, {}, {}
+local deadline = format('%.0f', now + length)
+local packed_deadline, ending = pack(now + length), ':' .. token
 
 local function fits(size)
   if max_bytes > 0 and (taken > 0 or part >= 0) and before + bytes + size > max_bytes then full = true
-  elseif conf.fb > 0 and (leased > 0 or taken > 0) and leased_bytes + bytes + size > conf.fb then full = true end
+  elseif flow_bytes > 0 and (leased > 0 or taken > 0) and leased_bytes + bytes + size > flow_bytes then full = true end
   return not full
 end
 
-local members, rows, unexpiring = {}, {}, {}
-local deadline = now + length
-local packed_deadline = pack(deadline)
-
-local function lease(source, ref, value, c)
+local function lease(lane, source, ref, value, seq, ready_at, attempt, failures, crashes, size, id, kind, key)
+  local member = source .. ref .. ending
+  members[2 * taken + 1] = deadline
+  members[2 * taken + 2] = member
   taken = taken + 1
-  bytes = bytes + c.size
-  local member = source .. ref .. ':' .. token
-  members[#members + 1] = deadline
-  members[#members + 1] = member
-  answer[#answer + 1] = source
-  answer[#answer + 1] = ref
-  answer[#answer + 1] = value
-  rows[taken] = '\155' .. pack(c.id, c.seq, member, c.attempt + 1, c.failures, c.crashes) .. packed_deadline
-    .. pack(now - c.ready, c.type, c.lane, text(c.key))
+  bytes = bytes + size
+  answer[given + 1] = source
+  answer[given + 2] = ref
+  answer[given + 3] = value
+  given = given + 3
+  rows[taken] = '\155' .. pack(id, seq, member, attempt + 1, failures, crashes) .. packed_deadline
+    .. pack(now - ready_at, kind, lane, key)
+end
+
+-- A copy with its head (see _copies.lua); gives false when it does not fit.
+local function lease_headed(lane, source, ref, value)
+  local _, seq, its_lane, ready_at, expiry, attempt, failures, crashes, _, _, size, id, kind, key
+    = unpack_limit(value, 13, 0)
+  if bounded and not fits(size) then return false end
+  lease(its_lane, source, ref, value, seq, ready_at, attempt, failures, crashes, size, id, kind, key)
+  if expiry > 0 then
+    unexpiring[#unexpiring + 1] = format('%016.0f', seq) .. (source == 'p' and '' or ':' .. source .. ':' .. ref)
+  end
+  return true
 end
 
 local function take_again(lane)
@@ -59,33 +95,37 @@ local function take_again(lane)
   local found = redis.call('ZRANGEBYSCORE', KEYS[b + AGAIN], from, from + AGAIN_LANE - 1, 'LIMIT', 0, limit - taken)
   if #found == 0 then return end
   local values = redis.call('HMGET', KEYS[b + PARKED], unpack(found))
-  for n, ref in ipairs(found) do
-    local c = parse(values[n])
-    if not fits(c.size) then return end
-    redis.call('ZREM', KEYS[b + AGAIN], ref)
-    if c.expiry > 0 then unexpiring[#unexpiring + 1] = padded(c.seq) end
-    lease('p', ref, values[n], c)
+  for n = 1, #found do
+    if not lease_headed(lane, 'p', found[n], values[n]) then return end
+    redis.call('ZREM', KEYS[b + AGAIN], found[n])
   end
 end
 
 local function take_lane(lane)
-  local cursor = 'c' .. lane
-  local last = redis.call('HGET', KEYS[b + GROUP], cursor)
+  local last = conf[9 + lane]
   local found = redis.call('XRANGE', KEYS[b + LANE + lane], last and '(' .. last or '-', '+', 'COUNT', limit - taken)
-  local reached
-  for _, entry in ipairs(found) do
-    local id, value = entry[1], entry[2][2]
-    local c = parse_entry(lane, id, value)
-    if not fits(c.size) then break end
-    reached = id
-    if c.expiry > 0 then unexpiring[#unexpiring + 1] = padded(c.seq) .. ':' .. lane .. ':' .. id end
-    lease(format('%.0f', lane), id, value, c)
+  local source, reached = format('%.0f', lane), nil
+  for n = 1, #found do
+    local ref, value = found[n][1], found[n][2][2]
+    local dash = string.find(ref, '-', 1, true)
+    if #ref - dash == 16 and string.byte(ref, dash + 1) == 57 then
+      if not lease_headed(lane, source, ref, value) then break end
+    else
+      local _, size, id, kind, key = unpack_limit(value, 4, 0)
+      if bounded and not fits(size) then break end
+      lease(lane, source, ref, value, tonumber(string.sub(ref, 1, dash - 1)), tonumber(string.sub(ref, dash + 1)), 0, 0, 0,
+        size, id, kind, key)
+    end
+    reached = ref
   end
-  if reached then redis.call('HSET', KEYS[b + GROUP], cursor, reached) end
+  if reached then
+    changed[#changed + 1] = 'c' .. source
+    changed[#changed + 1] = reached
+  end
 end
 
 if limit > 0 then
-  local pulls = conf.pulls
+  local pulls = tonumber(conf[6] or 0)
   if part >= 0 then pulls = pulls - 1 end
   local from, to, step = 3, 0, -1
   if pulls % 10 == 9 then from, to, step = 0, 3, 1 end
@@ -95,23 +135,35 @@ if limit > 0 then
     if taken < limit and not full then take_lane(lane) end
   end
 end
+
+local depth = redis.call('HLEN', KEYS[b + PARKED])
+for lane = 0, 3 do depth = depth + redis.call('XLEN', KEYS[b + LANE + lane]) end
 if taken > 0 then
   redis.call('ZADD', KEYS[b + LEASES], unpack(members))
   redis.call('HSET', KEYS[b + BATCHES], token, pack({worker, now, length}))
-  redis.call('HINCRBY', KEYS[b + GROUP], 'lbytes', bytes)
   if #unexpiring > 0 then redis.call('ZREM', KEYS[b + EXPIRING], unpack(unexpiring)) end
-  if part < 0 then redis.call('HINCRBY', KEYS[b + GROUP], 'pulls', 1) end
-  if not conf.shortest or leased == 0 or length < tonumber(conf.shortest) then
-    redis.call('HSET', KEYS[b + GROUP], 'shortest', length)
+  local at = #changed
+  changed[at + 1], changed[at + 2] = 'lbytes', leased_bytes + bytes
+  if part < 0 then changed[at + 3], changed[at + 4] = 'pulls', tonumber(conf[6] or 0) + 1 end
+  if not conf[2] or leased == 0 or length < tonumber(conf[2]) then
+    changed[#changed + 1] = 'shortest'
+    changed[#changed + 1] = length
   end
-  write('delivered', name, worker, depth(b), rows)
+  write('delivered', name, worker, depth, rows)
 end
+redis.call('HSET', state, unpack(changed))
 save()
-answer[3] = next_due(b)
-if ready(b) > 0 then
-  answer[4] = 1
+if taken < limit or limit <= 0 then
+  local due = soonest()
+  if due < math.huge then answer[3] = due - now end
+end
+if limit <= 0 or full or taken == limit then
+  local waiting = depth - redis.call('ZCARD', KEYS[b + DELAYED]) - redis.call('ZCARD', KEYS[b + BLOCKED]) - leased - taken
   -- What is left behind is for others, unless flow control keeps it back: then a settlement rings.
-  local room = (conf.fm == 0 or conf.fm > leased + taken) and (conf.fb == 0 or not full)
-  if room then ring(b) end
+  if waiting > 0 then
+    answer[4] = 1
+    local room = (flow_messages == 0 or flow_messages > leased + taken) and (flow_bytes == 0 or not full)
+    if room then redis.call('ZADD', KEYS[b + WAKE], 0, 'w') end
+  end
 end
 return answer

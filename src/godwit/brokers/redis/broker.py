@@ -79,6 +79,11 @@ class RedisBroker:
         self._shared = RedisShared(self._reach)
 
     @property
+    def max_connections(self) -> int:
+        """The most connections for calls."""
+        return self._servers.pool.size
+
+    @property
     def dead_letters(self) -> RedisDeadLetters:
         """The dead letters of all queues."""
         return self._letters
@@ -265,13 +270,13 @@ class RedisBroker:
 
     async def _look_after(self, queue: Known) -> int:
         changes = 0
-        for group in queue.groups:
-            names = (*keys.step(queue.name), *keys.block(queue.name, group))
-            while True:
-                done, more = await self._reach.run("maintain", queue.name, names, (group,), signed=True)
-                changes += done
-                if not more or not done:
-                    break
+        blocks = (key for group in queue.groups for key in keys.block(queue.name, group))
+        names = (*keys.step(queue.name), *blocks)
+        while queue.groups:
+            done, more = await self._reach.run("maintain", queue.name, names, tuple(queue.groups), signed=True)
+            changes += done
+            if not more or not done:
+                break
         (waiting,) = await self._reach.ask(("EXISTS", keys.inbox(queue.name)))
         if waiting:
             changes += await self._inbox.move(queue.name)

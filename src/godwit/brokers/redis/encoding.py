@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ _error_encoder: Final = msgspec.json.Encoder()
 _error_decoder: Final = msgspec.json.Decoder(ProcessingError)
 _BLOB_ARRAY: Final = b"\x9d"
 _HEADED_ARRAY: Final = b"\xdc\x00\x16"
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UUID_LENGTH: Final = 36
 HEAD_TAIL_DIGITS: Final = 16
 
 PLAIN_ROW: Final = b"\x9c"
@@ -50,6 +53,13 @@ def blob(envelope: Envelope) -> bytes:
         envelope.group, envelope.deliver_at_ms, envelope.expires_at_ms, envelope.schedule_id, envelope.campaign,
         envelope.replay_of, envelope.body,
     ))[1:]  # fmt: skip
+
+
+def mark(message_id: str) -> str | bytes:
+    """Return an id as the dedup window remembers it: a UUID in 17 bytes, anything else as it is."""
+    if len(message_id) == _UUID_LENGTH and _UUID.fullmatch(message_id):
+        return b"\x00" + bytes.fromhex(message_id.replace("-", ""))
+    return message_id
 
 
 def opened(queue: str, fields: tuple[Any, ...]) -> Envelope:

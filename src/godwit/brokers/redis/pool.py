@@ -29,7 +29,7 @@ class Pool:
         self, address: Address, *, size: int, wait_seconds: float, reply_seconds: float = REPLY_SECONDS
     ) -> None:
         self.address = address
-        self._size = size
+        self.size = size
         self._wait_seconds = wait_seconds
         self._reply_seconds = reply_seconds
         self._idle: list[Link] = []
@@ -77,7 +77,7 @@ class Pool:
                 self._busy.add(link)
                 self._start_watch()
                 return link
-        if self.open_connections < self._size:
+        if self.open_connections < self.size:
             return await self._open()
         waiter: asyncio.Future[Link | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -88,7 +88,7 @@ class Pool:
             if waiter.done() and not waiter.cancelled() and (given := waiter.result()) is not None:
                 self.release(given)
             if isinstance(error, TimeoutError):
-                raise BrokerBusy(f"a call while all {self._size} connections were in use", self._wait_seconds) from None
+                raise BrokerBusy(f"a call while all {self.size} connections were in use", self._wait_seconds) from None
             raise
         return link_or_none if link_or_none is not None else await self.acquire()
 
@@ -119,7 +119,7 @@ class Pool:
                 self._busy.add(link)
                 waiter.set_result(link)
                 return
-        if len(self._idle) + 1 > max(1, self._size // 2):
+        if len(self._idle) + 1 > max(1, self.size // 2):
             link.close()
         else:
             self._idle.append(link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from godwit.brokers.redis.encoding import (
     PLAIN_ROW,
     blob,
     lane_of,
+    mark,
     ordered_lane,
     packed,
     row_end,
@@ -33,6 +35,8 @@ class Publisher:
 
     def __init__(self, reach: Reach, catalog: Catalog) -> None:
         self._reach, self._catalog = reach, catalog
+        self._ahead: tuple[Known, Sequence[Envelope], list[Argument]] | None = None
+        """The next chunk of a publish, encoded while the one before it was stored."""
 
     async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
         """Check everything, then store chunk by chunk."""
@@ -41,14 +45,25 @@ class Publisher:
             if group is not None and group not in queue.groups:
                 (await self._catalog.ask(name)).group(group)
         receipts: list[Receipt] = []
-        for chunk in publish_chunks(envelopes):
+        chunks = list(publish_chunks(envelopes))
+        if len(chunks) == 1:
+            return await self.accept(chunks[0])
+        for place, chunk in enumerate(chunks):
+            storing = asyncio.ensure_future(self.accept(chunk))
+            await asyncio.sleep(0)  # it is on its way: while the server works, make the next one ready
+            if place + 1 < len(chunks):
+                self._ahead = await self._encoded(chunks[place + 1])
             try:
-                receipts += await self.accept(chunk)
+                receipts += await storing
             except GodwitError as error:
                 if not receipts:
                     raise
                 raise PartialPublish(tuple(receipt.id for receipt in receipts), str(error)) from error
         return receipts
+
+    async def _encoded(self, chunk: Sequence[Envelope]) -> tuple[Known, Sequence[Envelope], list[Argument]]:
+        queue = await self._catalog.find(chunk[0].queue)
+        return queue, chunk, encode_chunk(queue, chunk, "", frozenset())
 
     async def accept(
         self,
@@ -60,8 +75,12 @@ class Publisher:
     ) -> list[Receipt]:
         """Store one chunk of one queue; `mode`, `tickets` and `dead` are those of `publish.lua`."""
         queue = await self._catalog.find(chunk[0].queue)
+        ahead, self._ahead = self._ahead, None
         while True:
-            arguments = (*encode_chunk(queue, chunk, mode, dead), *tickets)
+            if ahead is not None and ahead[0] is queue and ahead[1] is chunk:
+                arguments = ahead[2]
+            else:
+                arguments = [*encode_chunk(queue, chunk, mode, dead), *tickets]
             # Ids are remembered: a chunk sent again after a lost reply is recognised, where there is a window.
             again = bool(mode or queue.limits[3])
             try:
@@ -95,36 +114,43 @@ def over_limit(queue: Known, answer: Sequence[Any]) -> QueueFull:
 
 def encode_chunk(queue: Known, chunk: Sequence[Envelope], mode: str, dead: frozenset[int]) -> list[Argument]:
     """Return a chunk as `publish.lua` takes it."""
-    lanes_there = queue.spec.lanes
-    ordered, numbers, ttl_ms, moved = queue.ordered, queue.numbers, queue.ttl_ms, mode == "moved"
-    odd: list[tuple[int, int, int, int, int]] = []
+    lanes_there, ordered, ttl_ms, moved = queue.spec.lanes, queue.ordered, queue.ttl_ms, mode == "moved"
+    odd: list[tuple[int, int, int, int, int, int]] = []
     lanes: list[str] = []
-    middles: list[bytes] = []
+    middles: dict[tuple[str, int, str | None], int] = {}
+    ordered_middles: dict[tuple[str, int, str | None], int] = {}
+    codes = bytearray()
     ends: list[bytes] = []
-    ordered_middles: list[bytes] = []
+    total = 0
     long_rows = queue.keeps_body
     for index, envelope in enumerate(chunk, 1):
-        key, deliver_ms = envelope.ordering_key, envelope.deliver_at_ms
-        expiry_ms = 0 if moved else envelope.expiry_ms(ttl_ms)
-        lane = lane_of(envelope.priority, lanes_there)
-        lanes.append(_DIGITS[lane])
-        middles.append(row_middle(envelope.type, envelope.priority, lane, key))
-        ends.append(row_end(deliver_ms, expiry_ms or None, envelope.size))
+        key, deliver_ms, priority, size = (
+            envelope.ordering_key, envelope.deliver_at_ms, envelope.priority, envelope.size,
+        )  # fmt: skip
+        expiry_ms = 0 if moved or not (ttl_ms or envelope.expires_at_ms) else envelope.expiry_ms(ttl_ms)
+        lanes.append(_DIGITS[lane_of(priority, lanes_there)])
+        codes.append(middles.setdefault((envelope.type, priority, key), len(middles) + 1))
+        ends.append(row_end(deliver_ms, expiry_ms or None, size))
+        total += size
         keyed = ordered and key is not None
         if deliver_ms is not None or expiry_ms or keyed or envelope.group is not None or dead:
-            number = numbers[envelope.group] if envelope.group is not None else 0
-            odd.append((index, deliver_ms or 0, expiry_ms, number, int(index in dead)))
-        ordered_middles.append(
-            row_middle(envelope.type, envelope.priority, ordered_lane(lanes_there), key) if keyed else b""
-        )
+            number = queue.numbers[envelope.group] if envelope.group is not None else 0
+            middle = (
+                ordered_middles.setdefault((envelope.type, priority, key), len(ordered_middles) + 1) if keyed else 0
+            )
+            odd.append((index, deliver_ms or 0, expiry_ms, number, int(index in dead), middle))
         if envelope.schedule_id or envelope.campaign or envelope.replay_of:
             long_rows = True
     if long_rows:
         keeps_body = queue.keeps_body
         ends = [end + row_lineage(one, body=keeps_body) for end, one in zip(ends, chunk, strict=True)]
     lanes.append(_DIGITS[ordered_lane(lanes_there)])
+    ids = [envelope.id for envelope in chunk]
     return [
-        queue.version, mode, len(chunk), len(queue.groups), *queue.limits, LONG_ROW if long_rows else PLAIN_ROW,
-        "".join(lanes), packed(odd) if odd else b"", packed([envelope.size for envelope in chunk]), *queue.names,
-        *[envelope.id for envelope in chunk], *map(blob, chunk), *middles, *ends, *ordered_middles,
+        queue.version, mode, len(chunk), len(queue.groups), *queue.limits, total, "".join(lanes), bytes(codes),
+        packed(odd) if odd else b"", "twice" if len(set(ids)) < len(ids) else b"", LONG_ROW if long_rows else PLAIN_ROW,
+        len(middles) + len(ordered_middles), len(middles), *queue.names,
+        *(row_middle(kind, priority, lane_of(priority, lanes_there), key) for kind, priority, key in middles),
+        *(row_middle(kind, priority, ordered_lane(lanes_there), key) for kind, priority, key in ordered_middles),
+        *ids, *map(mark, ids), *map(blob, chunk), *ends,
     ]  # fmt: skip

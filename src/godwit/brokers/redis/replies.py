@@ -52,6 +52,6 @@ def unavailable(address: str, error: LinkLost | Refused) -> BrokerError:
         return BrokerUnavailable(address, text.removeprefix("VERSION "), "Use Redis 6.2 or newer, or Valkey.")
     if word == "OOM":
         return StorageFull(address)
-    if word == "AUTH" or "AUTH" in text[:60]:
+    if word not in _REMEDIES and "AUTH" in text:  # ERR AUTH <password> called without any password configured ...
         word = "WRONGPASS"
     return BrokerUnavailable(address, text, _REMEDIES.get(word, _OTHERWISE))

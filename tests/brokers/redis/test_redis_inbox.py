@@ -1,0 +1,153 @@
+"""The inbox: what other programs add with plain XADD, typed into redis-cli as the specification shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from datetime import timedelta
+
+import pytest
+
+from godwit.brokers.contract import Ack, Delivery
+from godwit.brokers.redis import RedisBroker
+from godwit.core.envelope import seal
+from godwit.core.errors import QueueFull
+from godwit.core.failure import FailureKind
+from godwit.core.journal import decode_chunk
+from godwit.core.message import Message
+from godwit.core.queues import GroupSpec, QueueSpec
+from tests.servers.redis import RedisServer, fresh
+
+STREAM, GROUP = "telemetry-stream", "collectors"
+LEASE = timedelta(seconds=15)
+
+
+def redis_cli(server: RedisServer, *words: str) -> str:
+    command = ["redis-cli", "-p", str(server.port), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+
+
+async def collected(broker: RedisBroker, group: str = GROUP, limit: int = 10) -> list[Delivery]:
+    return await broker.pull(STREAM, group, worker="collector-1", limit=limit, lease=LEASE)
+
+
+async def test_the_four_commands_of_the_specification_make_messages_for_every_group() -> None:
+    server = fresh()
+    redis_cli(server, "XGROUP", "CREATE", STREAM, GROUP, "$", "MKSTREAM")
+    entry = redis_cli(server, "XADD", STREAM, "*", "data", '{"temperature": 21.5}')
+    assert entry in redis_cli(server, "XREADGROUP", "GROUP", GROUP, "consumer-1", "STREAMS", STREAM, ">")
+    assert redis_cli(server, "XACK", STREAM, GROUP, entry) == "1"
+    redis_cli(server, "XADD", STREAM, "*", "payload", '{"temperature": 22}')
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP), GroupSpec(name="archive")])
+        for group in (GROUP, "archive"):
+            found = await collected(broker, group)
+            assert [delivery.open().payload for delivery in found] == [{"temperature": 21.5}, {"temperature": 22}]
+            assert found[0].message_id == f"{STREAM}:{entry}"
+            assert {(delivery.envelope.type, delivery.envelope.priority) for delivery in found} == {("message", 50)}
+            assert await broker.settle([Ack(delivery.ack_id) for delivery in found]) == []
+        assert redis_cli(server, "XLEN", STREAM) == "0"
+        chunks = [decode_chunk(chunk) for chunk in await broker.journal.read(f"{STREAM}#0")]
+        assert [(str(chunk.event), chunk.group, len(chunk.rows)) for chunk in chunks if chunk.event == "enqueued"] == [
+            ("enqueued", GROUP, 2),
+            ("enqueued", "archive", 2),
+        ]
+
+
+async def test_fields_of_the_entry_become_fields_of_the_message() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP)])
+        words = ("id", "mine", "type", "sensor.read", "priority", "90", "ordering_key", "s1", "payload", "[1]")
+        redis_cli(server, "XADD", STREAM, "*", *words)
+        redis_cli(server, "XADD", STREAM, "*", *words)
+        (delivery,) = await collected(broker)
+        envelope = delivery.envelope
+        assert (envelope.id, envelope.type, envelope.priority, envelope.ordering_key) == (
+            "mine",
+            "sensor.read",
+            90,
+            "s1",
+        )
+        assert (await broker.stats())[0].duplicates == 1
+
+
+async def test_a_pull_that_waits_gets_what_is_added_meanwhile() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP)])
+        pull = asyncio.create_task(
+            broker.pull(STREAM, GROUP, worker="w", limit=1, lease=LEASE, wait=timedelta(seconds=20))
+        )
+        await asyncio.to_thread(redis_cli, server, "XADD", STREAM, "*", "data", "7")
+        (delivery,) = await asyncio.wait_for(pull, 5)
+        assert delivery.open().payload == 7
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [("data", "{not json"), ("data", "1", "payload", "2"), ("body", "1"), ("data", "1", "colour", "red"),
+     ("data", "1", "priority", "high"), ("data", "1", "id", "with space"), ("data", b"\xff\x00".decode("latin-1"))],
+)  # fmt: skip
+async def test_an_entry_that_cannot_be_read_is_a_dead_letter_with_its_fields(fields: tuple[str, ...]) -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP), GroupSpec(name="archive")])
+        with server.client() as client:
+            client.execute_command("XADD", STREAM, "*", *(field.encode("latin-1") for field in fields))
+            client.xadd(STREAM, {"data": "1"})
+        (good,) = await collected(broker)
+        assert good.open().payload == 1
+        assert await collected(broker) == []
+        letters = await broker.dead_letters.page(STREAM)
+        assert {(letter.group, letter.kind, letter.attempt) for letter in letters} == {
+            (GROUP, FailureKind.PERMANENT, 0),
+            ("archive", FailureKind.PERMANENT, 0),
+        }
+        kept = json.loads(letters[0].envelope.body)["payload"]["fields"]
+        assert set(kept) == set(fields[::2])
+        events = [decode_chunk(chunk) for chunk in await broker.journal.read(f"{STREAM}#0")]
+        assert sum(len(chunk.rows) for chunk in events if chunk.event == "dead_lettered") == 2
+        stats = (await broker.stats())[0].groups
+        assert [(group.depth, group.dead) for group in stats] == [(1, 1), (1, 1)]
+
+
+async def test_entries_wait_in_the_inbox_while_the_queue_is_full() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM, max_size=2), [GroupSpec(name=GROUP)])
+        for n in range(5):
+            redis_cli(server, "XADD", STREAM, "*", "data", str(n))
+        await broker.maintain()
+        assert redis_cli(server, "XLEN", STREAM) == "3"
+        with pytest.raises(QueueFull):
+            await broker.publish([seal(Message(queue=STREAM))])
+        got = list[object]()
+        for _ in range(10):
+            found = await collected(broker)
+            await broker.settle([Ack(delivery.ack_id) for delivery in found])
+            got += [delivery.open().payload for delivery in found]
+        assert got == [0, 1, 2, 3, 4]
+
+
+async def test_many_processes_move_each_entry_once() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as one, RedisBroker(server.url) as two:
+        await one.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP)])
+        with server.client() as client, client.pipeline(transaction=False) as pipe:
+            for n in range(1_000):
+                pipe.xadd(STREAM, {"data": str(n)})
+            pipe.execute()
+        await asyncio.gather(*(broker.maintain() for broker in (one, two) * 3))
+        assert (await one.stats())[0].published == 1_000
+        assert [delivery.open().payload for delivery in await collected(two, limit=2_000)] == list(range(1_000))
+
+
+async def test_a_key_of_another_type_made_later_does_not_stop_pulls() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP)])
+        redis_cli(server, "SET", STREAM, "mine")
+        assert await collected(broker) == []
+        assert redis_cli(server, "GET", STREAM) == "mine"

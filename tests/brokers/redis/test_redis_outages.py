@@ -1,0 +1,203 @@
+"""A server that goes away, comes back, forgets its scripts or has no memory left."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from godwit.brokers.contract import Ack
+from godwit.brokers.redis import RedisBroker, keys
+from godwit.core.envelope import Envelope, seal
+from godwit.core.errors import BrokerUnavailable, QueueFull
+from godwit.core.journal import decode_chunk
+from godwit.core.message import Message
+from godwit.core.names import MessageId
+from godwit.core.queues import GroupSpec, QueueSpec
+from tests.servers.redis import fresh, redis_server
+from tests.waiting import eventually, real_time
+
+Q, G = "orders", "default"
+LEASE = timedelta(seconds=15)
+SHORT = timedelta(milliseconds=600)
+
+
+def message(name: str, size: int = 10) -> Envelope:
+    return seal(Message(id=MessageId(name), queue=Q, payload="x" * size))
+
+
+async def take(broker: RedisBroker, limit: int = 100, *, wait: timedelta = timedelta(0)) -> list[str]:
+    """Pull, ack, and say which messages came."""
+    found = await broker.pull(Q, G, worker="w", limit=limit, lease=LEASE, wait=wait)
+    assert await broker.settle([Ack(delivery.ack_id, run_ms=1) for delivery in found]) == []
+    return [delivery.message_id for delivery in found]
+
+
+async def events(broker: RedisBroker) -> list[str]:
+    chunks = await broker.journal.read(f"{Q}#0", limit=10_000)
+    return [str(chunk.event) for chunk in map(decode_chunk, chunks) for _ in chunk.rows]
+
+
+async def test_scripts_are_loaded_again_after_the_server_forgot_them() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=Q))
+        for n in range(3):
+            await broker.publish([message(f"m{n}")])
+            with server.client() as client:
+                client.script_flush()
+            (delivery,) = await broker.pull(Q, G, worker="w", limit=1, lease=LEASE)
+            with server.client() as client:
+                client.script_flush()
+            assert await asyncio.to_thread(broker.extend_now, [delivery.ack_id], LEASE) == []
+            assert await broker.settle([Ack(delivery.ack_id)]) == []
+
+
+async def test_everything_confirmed_survives_a_kill_under_load_and_work_goes_on() -> None:
+    with redis_server(appendfsync="always") as server:
+        async with RedisBroker(server.url) as publisher, RedisBroker(server.url) as worker:
+            await publisher.declare(QueueSpec(name=Q))
+            sent, got = set[str](), list[str]()
+
+            async def publish() -> None:
+                for n in range(300):
+                    names = [f"m{n}-{k}" for k in range(5)]
+                    await publisher.publish([message(name) for name in names])
+                    sent.update(names)
+
+            async def consume() -> None:
+                while len(set(got)) < 1_500:
+                    got.extend(await take(worker, wait=timedelta(seconds=1)))
+
+            working = asyncio.gather(publish(), consume())
+            for _ in range(2):
+                await eventually(lambda: len(got) > 100, what="work under way")
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.restart)
+            await asyncio.wait_for(working, 60)
+            assert set(got) == sent
+            assert (await worker.stats())[0].groups[0].depth == 0
+
+
+async def test_a_waiting_pull_gets_what_is_published_after_a_restart() -> None:
+    with redis_server(appendfsync="always") as server:
+        async with RedisBroker(server.url) as worker, RedisBroker(server.url) as publisher:
+            await publisher.declare(QueueSpec(name=Q))
+            pull = asyncio.create_task(take(worker, wait=timedelta(seconds=30)))
+            await real_time(timedelta(milliseconds=100))
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.restart)
+            await publisher.publish([message("a")])
+            assert await asyncio.wait_for(pull, 8) == ["a"]
+
+
+async def test_a_restart_of_the_server_is_nobodys_crash() -> None:
+    with redis_server(appendfsync="always") as server:
+        async with RedisBroker(server.url) as broker:
+            await broker.declare(QueueSpec(name=Q), [GroupSpec(name=G, max_crashes=1)])
+            await broker.publish([message("a")])
+            (held,) = await broker.pull(Q, G, worker="w", limit=1, lease=timedelta(seconds=60))
+            for _ in range(5):
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.restart)
+                await broker.maintain()
+            assert await broker.settle([Ack(held.ack_id)]) == []
+            assert (await events(broker)).count("lease_moved") == 5
+            assert await broker.dead_letters.page(Q) == []
+
+
+async def test_a_lease_that_ran_out_while_the_server_was_away_is_moved_not_taken_back() -> None:
+    with redis_server(appendfsync="always") as server:
+        async with RedisBroker(server.url) as broker:
+            await broker.declare(QueueSpec(name=Q), [GroupSpec(name=G, max_crashes=1)])
+            await broker.publish([message("a")])
+            (held,) = await broker.pull(Q, G, worker="w", limit=1, lease=SHORT)
+            await asyncio.to_thread(server.kill)
+            await real_time(SHORT)
+            await asyncio.to_thread(server.restart)
+            assert await broker.pull(Q, G, worker="w2", limit=1, lease=SHORT) == []
+            assert await broker.settle([Ack(held.ack_id)]) == []
+
+
+async def test_what_a_pull_leased_whose_reply_was_lost_is_handed_back_at_once() -> None:
+    server = fresh()
+    async with RedisBroker(server.url, max_connections=1) as broker:
+        await broker.declare(QueueSpec(name=Q))
+        await broker.publish([message("a"), message("b")])
+        with server.client() as client:
+            client.client_pause(300, all=False)  # writes wait, then run: the reply finds nobody
+            pull = asyncio.create_task(broker.pull(Q, G, worker="w", limit=1, lease=LEASE))
+
+            def arrived() -> bool:
+                return any(one["cmd"] == "evalsha" for one in client.client_list(_type="normal"))
+
+            await eventually(arrived, what="the pull is with the server")
+            for link in list(broker._servers.pool._busy):
+                link._transport.abort()  # type: ignore[union-attr]
+        (delivery,) = await asyncio.wait_for(pull, 10)
+        assert (delivery.message_id, delivery.attempt) == ("a", 1)
+        stats = (await broker.stats())[0].groups[0]
+        assert (stats.ready, stats.leased) == (1, 1)
+
+
+async def test_a_server_that_stays_away_is_reported_after_the_patience() -> None:
+    with redis_server() as server:
+        async with RedisBroker(server.url, patience=timedelta(milliseconds=300)) as broker:
+            await broker.declare(QueueSpec(name=Q))
+            await asyncio.to_thread(server.kill)
+            with pytest.raises(BrokerUnavailable):
+                await broker.publish([message("a")])
+            await asyncio.to_thread(server.restart)
+            await broker.declare(QueueSpec(name=Q))
+            assert [receipt.fresh for receipt in await broker.publish([message("b")])] == [True]
+
+
+async def test_a_full_server_refuses_publishes_drains_and_takes_publishes_again() -> None:
+    with redis_server(maxmemory="8mb", lines=("maxmemory-policy noeviction",)) as server:
+        async with RedisBroker(server.url) as broker:
+            await broker.declare(QueueSpec(name=Q, dedup_window=timedelta(0)))
+            accepted = list[str]()
+            with pytest.raises(QueueFull, match="maxmemory"):
+                for n in range(10_000):
+                    await broker.publish([message(f"m{n}", 4_000)])
+                    accepted.append(f"m{n}")
+            assert len(accepted) > 100
+            assert (await broker.stats())[0].groups[0].depth == len(accepted)
+            (first,) = await broker.pull(Q, G, worker="w", limit=1, lease=LEASE)
+            assert await broker.extend([first.ack_id], LEASE) == []
+            assert await broker.settle([Ack(first.ack_id)]) == []
+            await broker.maintain()
+            drained = [first.message_id]
+            while found := await take(broker):
+                drained += found
+            assert drained == accepted
+            assert [receipt.fresh for receipt in await broker.publish([message("again", 4_000)])] == [True]
+
+
+async def test_a_key_of_another_type_in_the_way_is_refused_before_anything_is_written() -> None:
+    server = fresh()
+    with server.client() as client:
+        for key in (Q, keys.block(Q, G)[1], keys.step(Q)[1]):
+            client.flushall()
+            client.set(key, "mine")
+            async with RedisBroker(server.url) as broker:
+                with pytest.raises(BrokerUnavailable, match="string"):
+                    await broker.declare(QueueSpec(name=Q))
+                assert await broker.stats() == []
+            assert client.get(key) == b"mine"
+            assert not client.exists(keys.part(Q, "meta"))
+
+
+async def test_a_publish_that_meets_a_key_of_another_type_changes_nothing() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=Q), [GroupSpec(name="a"), GroupSpec(name="b")])
+        before = await events(broker)
+        with server.client() as client:
+            client.set(keys.block(Q, "b")[5], "mine")
+            with pytest.raises(BrokerUnavailable, match="WRONGTYPE"):
+                await broker.publish([message("x")])
+            client.delete(keys.block(Q, "b")[5])
+        assert await events(broker) == before
+        assert [receipt.fresh for receipt in await broker.publish([message("x")])] == [True]
