@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 from godwit.cli.words import size
+from godwit.core.message import Message
+from godwit.manager import MessageQueueManager
 from tests.cli.terminal import Terminal
 
 
@@ -42,6 +45,28 @@ def test_one_document_holds_everything(terminal: Terminal) -> None:
         "state",
     }  # fmt: skip
     assert (group["ready"], group["depth"], group["full"]) == (3, 3, False)
+
+
+def test_producers_are_shown_with_their_rate_while_they_live(terminal: Terminal) -> None:
+    async def produce() -> None:
+        async with MessageQueueManager.from_url(terminal.url, source="web-shop") as mq:
+            await mq.enqueue_many([Message(queue="orders") for _ in range(30)])
+            await mq.producer.tick()
+            ((queue,),) = await asyncio.to_thread(terminal.json, "queues", "orders")
+            (producer,) = queue["producers"]
+            assert (producer["name"], producer["accepted"]) == ("web-shop", 30)
+            assert producer["per_second"] > 0
+            shown = (await asyncio.to_thread(terminal.type, "queues")).stdout
+            assert shown.splitlines()[-2].split() == ["producer", "accepted", "failed", "per", "second", "queues"]
+            assert shown.splitlines()[-1].split()[:3] == ["web-shop", "30", "0"]
+            numbers = await mq.monitor.get_metrics()
+            assert numbers.producers["web-shop"] > 0
+            async with MessageQueueManager.from_url(terminal.url) as other:
+                assert (await other.monitor.get_metrics()).producers["web-shop"] > 0
+
+    asyncio.run(produce())
+    ((queue,),) = terminal.json("queues", "orders")
+    assert queue["producers"] == [], "it left the list"
 
 
 def test_watching_shows_them_again(terminal: Terminal) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -19,11 +20,12 @@ from godwit.brokers.contract import Broker, GroupStats, QueueStats
 from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
 from godwit.cli.options import Json, Url
-from godwit.cli.output import print_json, remarks, results
+from godwit.cli.output import print_json, remarks, results, visible
 from godwit.cli.values import duration, whole
 from godwit.cli.words import size
 from godwit.core.errors import QueueNotFound
 from godwit.core.names import QueueName
+from godwit.runtime.producer_stats import ProducerStats, producers
 
 EXAMPLES = """Examples:
 
@@ -51,14 +53,15 @@ def queues(
     """Show how much every queue and group holds.
 
     Blocked messages wait for an earlier one of their ordering key; full groups refuse publishes; a
-    paused group is not pulled from, a draining queue takes no messages. Exit code 1 when there is no queue.
+    paused group is not pulled from, a draining queue takes no messages. Producers heard of in the last 30
+    seconds follow with their rate over a minute. Exit code 1 when there is no queue.
     """
 
     async def run() -> Exit:
         async with opened(url) as broker:
             if watch:
                 return await _watch(broker, tuple(names or ()), every, times, as_json=as_json)
-            return _once(await _chosen(broker, tuple(names or ())), await holds(broker.shared), as_json=as_json)
+            return _once(await _look(broker, tuple(names or ())), as_json=as_json)
 
     try:
         return asyncio.run(run())
@@ -77,14 +80,39 @@ async def _chosen(broker: Broker, names: tuple[str, ...]) -> list[QueueStats]:
     return [queue for queue in stats if not names or queue.name in names]
 
 
-def _once(stats: list[QueueStats], held: Holds, *, as_json: bool) -> Exit:
+class Look(msgspec.Struct, frozen=True):
+    """What one look found."""
+
+    stats: list[QueueStats]
+    held: Holds
+    producers: list[ProducerStats]
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the queues as `docs/cli.md` describes them."""
+        return [as_document(queue, self.held, self.producers) for queue in self.stats]
+
+
+async def _look(broker: Broker, names: tuple[str, ...]) -> Look:
+    stats = await _chosen(broker, names)
+    chosen = {queue.name for queue in stats}
+    heard = [one for one in await producers(broker.shared) if not names or not chosen.isdisjoint(one.queues)]
+    return Look(stats, await holds(broker.shared), heard)
+
+
+def _once(found: Look, *, as_json: bool) -> Exit:
     if as_json:
-        print_json([as_document(queue, held) for queue in stats])
-    elif stats:
-        results().print(table(stats, held))
+        print_json(found.documents())
+    elif found.stats:
+        results().print(shown(found))
     else:
         remarks().print("There are no queues yet. Make one: godwit publish QUEUE PAYLOAD --declare")
-    return Exit.OK if stats else Exit.EMPTY
+    return Exit.OK if found.stats else Exit.EMPTY
+
+
+def shown(found: Look, rates: Mapping[QueueName, float] | None = None) -> Group:
+    """Return what a person reads: the queues, and their producers when there are any."""
+    queues = table(found.stats, found.held, rates)
+    return Group(queues, Text(), producers_table(found.producers)) if found.producers else Group(queues)
 
 
 async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times: int | None, *, as_json: bool) -> Exit:
@@ -95,20 +123,20 @@ async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times
         live.start()
     try:
         while True:
-            stats, held = await _chosen(broker, names), await holds(broker.shared)
-            now = time.monotonic()
+            found = await _look(broker, names)
+            stats, now = found.stats, time.monotonic()
             rates = {
                 queue.name: (queue.published - before.get(queue.name, queue.published)) / (now - since)
                 for queue in stats
             }
             before, since = {queue.name: queue.published for queue in stats}, now
             if as_json:
-                print_json([as_document(queue, held) for queue in stats])
+                print_json(found.documents())
                 console.file.flush()
             elif live:
-                live.update(table(stats, held, rates), refresh=True)
+                live.update(shown(found, rates), refresh=True)
             else:
-                console.print(table(stats, held, rates))
+                console.print(shown(found, rates))
             looks += 1
             if looks == times:
                 return Exit.OK
@@ -118,9 +146,14 @@ async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times
             live.stop()
 
 
-def as_document(queue: QueueStats, held: Holds) -> dict[str, Any]:
+def as_document(queue: QueueStats, held: Holds, known: Iterable[ProducerStats] = ()) -> dict[str, Any]:
     """Return a queue as the JSON document that `docs/cli.md` describes."""
     document: dict[str, Any] = msgspec.to_builtins(queue)
+    document["producers"] = [
+        {"name": one.name, "instance": one.instance, "accepted": one.queues[queue.name], "per_second": one.per_second}
+        for one in known
+        if queue.name in one.queues
+    ]
     for group, stats in zip(document["groups"], queue.groups, strict=True):
         group["depth"] = stats.depth
         group["state"] = held.state(queue.name, stats.name)
@@ -149,6 +182,19 @@ def table(stats: Iterable[QueueStats], held: Holds, rates: Mapping[QueueName, fl
                 Text("full", "red") if group.full else "",
                 _state(held.state(queue.name, group.name)),
             )
+    return view
+
+
+def producers_table(known: Iterable[ProducerStats]) -> Table:
+    """Return the producers that a person reads of."""
+    view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    view.add_column("producer", no_wrap=True, overflow="ellipsis")
+    for name in ("accepted", "failed", "per second"):
+        view.add_column(name, justify="right", no_wrap=True, min_width=len(name))
+    view.add_column("queues", overflow="fold")
+    for one in known:
+        numbers = (f"{one.accepted:,}", f"{one.failed:,}", f"{one.per_second:,.1f}")
+        view.add_row(visible(one.name), *numbers, visible(", ".join(sorted(one.queues))))
     return view
 
 
