@@ -78,10 +78,10 @@ def test_attempts_that_succeed_are_kept_and_few_are_not_judged() -> None:
 
 
 def test_a_limit_is_fitted_to_the_depths_seen() -> None:
-    assert "max_messages = 200 instead of no limit" in queue_limit(group(), Limits()).text
-    assert queue_limit(group(peak_depth=95), Limits(max_messages=100)).verdict is Verdict.CHANGE
-    assert queue_limit(group(), Limits(max_messages=5_000)).verdict is Verdict.CHANGE
-    assert queue_limit(group(), Limits(max_messages=1_000)).verdict is Verdict.KEEP
+    assert "max_size = 200 instead of no limit" in queue_limit(group(), Limits()).text
+    assert queue_limit(group(peak_depth=95), Limits(max_size=100)).verdict is Verdict.CHANGE
+    assert queue_limit(group(), Limits(max_size=5_000)).verdict is Verdict.CHANGE
+    assert queue_limit(group(), Limits(max_size=1_000)).verdict is Verdict.KEEP
     assert queue_limit(group(enqueued=999), Limits()).verdict is Verdict.UNKNOWN
 
 
@@ -169,7 +169,7 @@ def test_all_advice_comes_with_what_should_change_first() -> None:
     assert verdicts == sorted(verdicts, key=list(Verdict).index)
     assert {advice.subject for advice in found if advice.verdict is Verdict.CHANGE} == {
         "max_attempts",
-        "max_messages",
+        "max_size",
         "schedules",
     }
     assert {advice.verdict for advice in found if advice.group == "small"} == {Verdict.UNKNOWN}

@@ -58,7 +58,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a group is configured with, as far as it is known."""
 
-    max_messages: int | None = None
+    max_size: int | None = None
     ttl: timedelta | None = None
 
 
@@ -129,17 +129,17 @@ def fewer_attempts(group: GroupFigures, attempts: Sequence[Attempts]) -> Advice:
 
 def queue_limit(group: GroupFigures, limits: Limits) -> Advice:
     """Fit the limit to the depths that were seen."""
-    say = _saying("max_messages", group)
+    say = _saying("max_size", group)
     if group.enqueued < ENOUGH or not group.peak_depth:
         return say(Verdict.UNKNOWN, f"Only {group.enqueued:,} messages were seen.", group.enqueued)
-    peak, limit = group.peak_depth, limits.max_messages
+    peak, limit = group.peak_depth, limits.max_size
     room = _nice(2 * peak)
     if limit is not None and limit < TIGHT * peak:
-        text = f"The deepest was {peak:,} of {limit:,} allowed; max_messages = {room:,} would leave as much room again."
+        text = f"The deepest was {peak:,} of {limit:,} allowed; max_size = {room:,} would leave as much room again."
         return say(Verdict.CHANGE, text, group.enqueued)
     if limit is None or limit > LOOSE * peak:
         now = "no limit" if limit is None else f"the limit of {limit:,}"
-        text = f"With max_messages = {room:,} instead of {now} none of {group.enqueued:,} messages had been refused."
+        text = f"With max_size = {room:,} instead of {now} none of {group.enqueued:,} messages had been refused."
         return say(Verdict.CHANGE, text, group.enqueued)
     return say(Verdict.KEEP, f"The deepest was {peak:,} of {limit:,} allowed.", group.enqueued)
 

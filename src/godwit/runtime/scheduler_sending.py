@@ -166,8 +166,11 @@ def envelope_of(firing: Firing, *, now_ms: int) -> Envelope:
     if firing.schedule_id is not None:
         # The stored message is a template: every firing is a message of its own.
         changes |= {"kind": Kind.RECURRING, "created_at": from_ms(now_ms)}
-    elif message.kind is Kind.STANDARD:
-        changes["kind"] = Kind.SCHEDULED
+    else:
+        if message.kind is Kind.STANDARD:
+            changes["kind"] = Kind.SCHEDULED
+        if firing.campaign is not None:
+            changes["created_at"] = from_ms(now_ms)  # planned again and again, created once
     if message.metadata.correlation_id == message.id:
         changes["metadata"] = _replace(message.metadata, correlation_id=firing.message_id)
     return seal(_replace(message, **changes))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 FULLEST: Final = 5
 _PAYLOAD: Final = "payload goes here"
+_PLANNED: Final = "planned"
 
 
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +157,11 @@ async def _apply_to(url: str, run_id: str, whole: Plan, clock: Clock) -> Applied
 
 def template(campaign: Campaign) -> tuple[bytes, bytes]:
     """Return a campaign's message as JSON, as what stands before its payload and what behind."""
-    body = seal(Message(queue=QueueName(campaign.queue), type=campaign.type, payload=_PAYLOAD)).body
+    # The same for every plan, so that planning again finds nothing changed; a scheduler gives it its id and time.
+    message = Message(
+        id=_PLANNED, queue=QueueName(campaign.queue), type=campaign.type, payload=_PAYLOAD, created_at=from_ms(0)
+    )
+    body = seal(message).body
     before, _, behind = body.partition(msgspec.json.encode(_PAYLOAD))
     return before, behind
 

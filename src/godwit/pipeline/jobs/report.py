@@ -1,0 +1,85 @@
+"""The report on the whole history, or on a stretch of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from godwit.config.addresses import without_password
+from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
+from godwit.core.journal import Event
+from godwit.core.queues import QueueSpec
+from godwit.pipeline.advice import Limits
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.failures import explained
+from godwit.pipeline.history import history
+from godwit.pipeline.lake import Lake
+from godwit.pipeline.reporting import Report, report
+from godwit.pipeline.session import LOCAL, spark_session
+from godwit.pipeline.transforms import figures
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_READ: Final = (*figures.COLUMNS, "body")
+
+
+class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report is about."""
+
+    broker_url: str
+    store_url: str | None
+    lake: str
+    name: str = "default"
+    queues: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    master: str = LOCAL
+
+
+def run_report(settings: ReportSettings, *, clock: Clock = SYSTEM_CLOCK) -> Report:
+    """Read the lake and the journal behind it, and report."""
+    with (
+        Connections(settings.broker_url, settings.store_url, feature="A report") as connections,
+        spark_session(f"godwit report {settings.name}", master=settings.master) as spark,
+        explained(),
+    ):
+        return reported(spark, connections, settings, clock=clock)
+
+
+def reported(
+    spark: SparkSession, connections: Connections, settings: ReportSettings, *, clock: Clock = SYSTEM_CLOCK
+) -> Report:
+    """Do the same in a session that is there."""
+    rows = history(spark, connections, Lake(settings.lake, settings.name), *_READ, queues=settings.queues)
+    limits = _limits(rows)
+    if settings.since is not None:
+        rows = rows.where(rows["at"] >= settings.since)
+    if settings.until is not None:
+        rows = rows.where(rows["at"] < settings.until)
+    rows = rows.select(*figures.COLUMNS).persist()
+    try:
+        return report(
+            rows, source=without_password(settings.broker_url), made_at=from_ms(clock.now_ms()), limits=limits
+        )
+    finally:
+        rows.unpersist()
+
+
+def _limits(rows: DataFrame) -> dict[tuple[str, str], Limits]:
+    """Return what each group is configured with, by the newest word on its queue."""
+    created = rows.where(rows["event"].isin(Event.QUEUE_CREATED.value, Event.GROUP_CREATED.value))
+    told = sorted(created.select("queue", "group", "seq", "body").collect(), key=lambda row: int(row["seq"]))
+    specs = {
+        row["queue"]: msgspec.json.decode(bytes(row["body"]), type=QueueSpec)
+        for row in told
+        if row["group"] is None and row["body"] is not None
+    }
+    return {
+        (row["queue"], row["group"]): Limits(max_size=specs[row["queue"]].max_size, ttl=specs[row["queue"]].ttl)
+        for row in told
+        if row["group"] is not None and row["queue"] in specs
+    }

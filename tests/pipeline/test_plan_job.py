@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from godwit.core.clock import ManualClock, to_ms
+from godwit.core.errors import InvalidSetting, PlanTooDense
+from godwit.core.message import Message
+from godwit.core.schedule import Firing, campaign_id
+from godwit.pipeline.campaigns import Campaign, Horizon
+from godwit.pipeline.jobs.plan import PlanResult, PlanSettings, plan
+from godwit.store.plans import Applied
+from godwit.store.urls import connect
+from tests.store.conformance.harness import BACKENDS, harness_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+User = tuple[str, str, str, str]
+NOW = ManualClock(to_ms(datetime(2026, 4, 30, tzinfo=UTC)))
+USERS: list[User] = [
+    ("ada", "Europe/London", "1990-05-02", "Ada"),
+    ("bob", "America/New_York", "1991-05-03", "Bob"),
+    ("cyd", "Asia/Tokyo", "1992-05-04", "Cyd"),
+    ("dan", "Mars/Olympus", "1992-05-04", "Dan"),
+    ("eve", "Asia/Tokyo", "1992-12-04", "Eve"),
+]
+
+
+class Planner:
+    """A table of users and a store, planned as often as a test likes."""
+
+    def __init__(self, spark: SparkSession, folder: Path, url: str) -> None:
+        self.spark, self.folder, self.url = spark, folder, url
+
+    def plan(self, users: list[User], *, dry_run: bool = False, **campaign: Any) -> PlanResult:
+        rows = [json.dumps(dict(zip(("user_id", "timezone", "born", "name"), user, strict=True))) for user in users]
+        file = self.folder / "users.jsonl"
+        file.write_text("\n".join(rows))
+        settings = PlanSettings(
+            campaign=Campaign(
+                **{
+                    "name": "birthdays",
+                    "queue": "birthdays",
+                    "type": "birthday",
+                    "date_column": "born",
+                    "local_time": time(9),
+                    "payload_columns": ("name",),
+                    **campaign,
+                }
+            ),
+            horizon=Horizon.from_days(date(2026, 5, 1)),
+            users=str(file),
+            rejects=str(self.folder / "rejects"),
+            store_url=self.url,
+            dry_run=dry_run,
+        )
+        return plan(self.spark, settings, clock=NOW)
+
+    def firings(self) -> dict[str | None, Firing]:
+        async def look() -> dict[str | None, Firing]:
+            async with connect(self.url) as store:
+                return {one.key: one for one in await store.schedules.upcoming()}
+
+        return asyncio.run(look())
+
+    def message(self, key: str) -> Message:
+        async def look() -> Firing | None:
+            async with connect(self.url) as store:
+                return await store.schedules.find(campaign_id("birthdays", key))
+
+        found = asyncio.run(look())
+        assert found is not None
+        return msgspec.json.decode(found.message, type=Message)
+
+
+@pytest.fixture(params=BACKENDS)
+def planner(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[Planner]:
+    with harness_of(request.param, tmp_path) as store:
+        yield Planner(spark, tmp_path, store.url)
+
+
+def test_a_plan_reaches_the_store_and_planning_again_follows_the_users(planner: Planner) -> None:
+    first = planner.plan(USERS)
+    assert first == PlanResult(
+        planned=3,
+        rejected=1,
+        reasons={"unknown time zone Mars/Olympus": 1},
+        applied=Applied(added=3, moved=0, cancelled=0),
+    )
+    assert {key: one.deliver_at for key, one in planner.firings().items()} == {
+        "ada/2026-05-02": datetime(2026, 5, 2, 8, tzinfo=UTC),
+        "bob/2026-05-03": datetime(2026, 5, 3, 13, tzinfo=UTC),
+        "cyd/2026-05-04": datetime(2026, 5, 4, 0, tzinfo=UTC),
+    }
+    message = planner.message("ada/2026-05-02")
+    assert (message.queue, message.type) == ("birthdays", "birthday")
+    assert message.payload == {"user": "ada", "occurrence": "2026-05-02", "name": "Ada"}
+    assert planner.spark.read.parquet(str(planner.folder / "rejects")).collect()[0]["user"] == "dan"
+
+    assert planner.plan(USERS).applied == Applied(added=0, moved=0, cancelled=0)
+    moved = [("ada", "Asia/Tokyo", "1990-05-02", "Ada"), USERS[1], ("fay", "UTC", "1990-05-05", "Fay")]
+    assert planner.plan(moved).applied == Applied(added=1, moved=1, cancelled=1)
+    assert set(planner.firings()) == {"ada/2026-05-02", "bob/2026-05-03", "fay/2026-05-05"}
+    assert planner.firings()["ada/2026-05-02"].deliver_at == datetime(2026, 5, 2, 0, tzinfo=UTC)
+
+
+def test_a_plan_that_is_too_dense_or_dry_changes_nothing(planner: Planner) -> None:
+    crowd: list[User] = [(f"u{number}", "UTC", "1990-05-05", "U") for number in range(20)]
+    with pytest.raises(PlanTooDense) as caught:
+        planner.plan(crowd, max_per_minute=10)
+    assert (caught.value.found, caught.value.minute) == (20, "2026-05-05 09:00 UTC")
+    assert planner.plan(crowd, dry_run=True) == PlanResult(planned=20, rejected=0, reasons={}, applied=None)
+    with pytest.raises(InvalidSetting, match="joined"):
+        planner.plan(crowd, date_column="joined")
+    assert planner.firings() == {}
