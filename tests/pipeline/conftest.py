@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 CORES = 2
+TIMEOUT_SECONDS = 600
+"""A batch of a second takes ten on a machine with other work, and a test interrupted inside Spark breaks the next."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -22,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from godwit.brokers.contract import Ack, GiveUp, Nack
@@ -63,7 +65,6 @@ class WrittenJournal:
     def __init__(self, path: Path) -> None:
         self.path = path
         asyncio.run(self._create())
-        self._connection = sqlite3.connect(path, isolation_level=None)
 
     async def _create(self) -> None:
         async with SqliteBroker(self.path):
@@ -73,8 +74,16 @@ class WrittenJournal:
     def url(self) -> str:
         return url_of(self.path)
 
-    def close(self) -> None:
-        self._connection.close()
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one step: a lasting connection would be in the way of a broker in this process."""
+        connection = sqlite3.connect(self.path, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
 
     def declare(self, *queues: str) -> None:
         """Make queues, so that their shards exist."""
@@ -86,32 +95,36 @@ class WrittenJournal:
 
         asyncio.run(play())
 
+    def drop(self, queue: str, seq: int) -> None:
+        """Trim a journal: forget every chunk that ends at or before a row."""
+        with self._opened() as connection:
+            place, *_ = connection.execute("SELECT id FROM broker_shards WHERE name = ?", (f"{queue}#0",)).fetchone()
+            connection.execute("DELETE FROM broker_journal WHERE shard = ? AND last_seq <= ?", (place, seq))
+            (first,) = connection.execute(
+                "SELECT min(last_seq - n + 1) FROM broker_journal WHERE shard = ?", (place,)
+            ).fetchone()
+            connection.execute("UPDATE broker_shards SET first_seq = ? WHERE id = ?", (first, place))
+
     def append(self, chunks: Sequence[tuple[str, int, Event, str | None, int | None, Sequence[Sequence[Any]]]]) -> None:
         """Append chunks `(queue, at_ms, event, group, depth, rows)` to the shards of their queues."""
-        ends = {
-            name: [place, epoch, seq, size]
-            for place, name, epoch, seq, size in self._connection.execute(
-                "SELECT id, name, epoch, seq, bytes FROM broker_shards"
+        with self._opened() as connection:
+            found = connection.execute("SELECT id, name, epoch, seq, bytes FROM broker_shards")
+            ends = {name: [place, epoch, seq, size] for place, name, epoch, seq, size in found}
+            written = []
+            for queue, at_ms, event, group, depth, rows in chunks:
+                shard = ends[f"{queue}#0"]
+                chunk = encode_chunk(shard[1], shard[2] + 1, at_ms, event, queue, group, "w", depth, rows)
+                shard[2] += len(rows)
+                shard[3] += len(chunk)
+                place = shard[0] << SHARD_BITS | shard[2]
+                written.append((place, shard[0], shard[2], len(rows), at_ms, len(chunk), 0, chunk))
+            connection.executemany(
+                "INSERT INTO broker_journal (place, shard, last_seq, n, at, bytes, recipe, chunk) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                written,
             )
-        }
-        written = []
-        for queue, at_ms, event, group, depth, rows in chunks:
-            shard = ends[f"{queue}#0"]
-            chunk = encode_chunk(shard[1], shard[2] + 1, at_ms, event, queue, group, "w", depth, rows)
-            shard[2] += len(rows)
-            shard[3] += len(chunk)
-            written.append(
-                (shard[0] << SHARD_BITS | shard[2], shard[0], shard[2], len(rows), at_ms, len(chunk), 0, chunk)
-            )
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany(
-            "INSERT INTO broker_journal (place, shard, last_seq, n, at, bytes, recipe, chunk) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            written,
-        )
-        for place, _, seq, size in ends.values():
-            self._connection.execute("UPDATE broker_shards SET seq = ?, bytes = ? WHERE id = ?", (seq, size, place))
-        self._connection.execute("COMMIT")
+            for place, _, seq, size in ends.values():
+                connection.execute("UPDATE broker_shards SET seq = ?, bytes = ? WHERE id = ?", (seq, size, place))
 
 
 def row(event: Event, **fields: Any) -> list[Any]:
@@ -119,3 +132,49 @@ def row(event: Event, **fields: Any) -> list[Any]:
     unknown = fields.keys() - set(LAYOUTS[event])
     assert not unknown, unknown
     return [fields.get(name) for name in LAYOUTS[event]]
+
+
+BEGIN_MS = 4_102_444_800_000 - 2 * 3_600_000
+"""Two hours before 2100: after any declaration, and histories of hours cross midnight and a new year."""
+
+
+def random_history(
+    queues: Sequence[str], rows: int, *, seed: int, begin_ms: int = BEGIN_MS, hours: float = 4, chunk_rows: int = 100
+) -> Iterator[tuple[str, int, Event, str | None, int | None, list[list[Any]]]]:
+    """Give chunks with so many rows of all kinds over some hours; not a possible story, but all numbers."""
+    chance = Random(seed)
+    left, at_ms, number = rows, float(begin_ms), 0
+    while left > 0:
+        n = min(left, chunk_rows if chance.random() < 0.8 else chance.randint(1, chunk_rows))
+        event = chance.choice(_KINDS)
+        group = None if event == Event.DUPLICATE else chance.choice(("billing", "mail", "audit"))
+        depth = None if group is None else chance.randint(0, 10_000)
+        yield (
+            chance.choice(queues),
+            int(at_ms),
+            event,
+            group,
+            depth,
+            [_row(chance, event, number + place) for place in range(n)],
+        )
+        number += n
+        left -= n
+        at_ms += chance.expovariate(1) * hours * 3_600_000 * n / rows
+
+
+_KINDS = (
+    *(Event.ENQUEUED,) * 6, *(Event.DELIVERED,) * 6, *(Event.ACKED,) * 5, Event.NACKED, Event.DEAD_LETTERED,
+    Event.MESSAGE_EXPIRED, Event.SCHEDULED, Event.LEASE_EXPIRED, Event.EXTENDED, Event.DUPLICATE, Event.REPLAYED,
+)  # fmt: skip
+
+
+def _row(chance: Random, event: Event, number: int) -> list[Any]:
+    values = {
+        "message_id": f"m{number}", "publish_seq": number, "copy": chance.randint(0, 2), "copies": 3,
+        "type": "order.created", "priority": 50, "lane": 1, "size": 300, "body": b'{"payload": "' + b"x" * 40 + b'"}',
+        "delivery_id": f"d{number}", "attempt": 1, "failures": 0, "crashes": 0,
+        "wait_ms": int(chance.lognormvariate(4, 2)),
+        "run_ms": int(chance.lognormvariate(3, 2)) if number % 17 else None,
+        "ready_at": 4_102_444_800_000, "result": b"{}", "error_kind": "transient", "error_fingerprint": "f00",
+    }  # fmt: skip
+    return [values.get(name) for name in LAYOUTS[event]]

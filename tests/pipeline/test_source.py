@@ -84,7 +84,6 @@ def test_an_instant_chooses_the_rows_from_then_on(spark: SparkSession, tmp_path:
     assert found.count() == 20 * 7
     assert journal(spark, written.path, startingOffsets="2100-01-01T00:00:29.001+00:00").count() == 20 * 7
     assert journal(spark, written.path, startingOffsets="2101-01-01T00:00:00Z").count() == 0
-    written.close()
 
 
 @pytest.mark.parametrize(

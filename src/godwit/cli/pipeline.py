@@ -12,9 +12,15 @@ from godwit.cli.nesting import nested
 EXAMPLES: Final = """Examples:
 
 \b
-  godwit pipeline forget nightly
+  godwit pipeline run --once
+  godwit pipeline analytics --once --json
+  godwit pipeline status
 """
-COMMANDS: Final = ("godwit.cli.pipelines.forget",)
+COMMANDS: Final = (
+    "godwit.cli.pipelines.run",
+    "godwit.cli.pipelines.status",
+    "godwit.cli.pipelines.forget",
+)
 """Modules with a `register`, in the order of the help."""
 
 

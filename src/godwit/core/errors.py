@@ -9,6 +9,7 @@
     │   ├── InvalidName
     │   ├── InvalidSchedule
     │   ├── InvalidSetting
+    │   ├── RowsRefused
     │   ├── TransformFailed
     │   └── UnknownScheme
     ├── NotFoundError (5)           the thing named does not exist
@@ -214,6 +215,22 @@ class InvalidSetting(InvalidArgumentError):
     @property
     def remedy(self) -> str:
         return f"Allowed: {self.allowed}."
+
+
+class RowsRefused(InvalidArgumentError):
+    """Rows of a table cannot be messages; none of their task's rows was sent."""
+
+    def __init__(self, refused: int, rows: int, samples: tuple[str, ...]) -> None:
+        self.refused, self.rows, self.samples = refused, rows, samples
+        super().__init__(refused, rows, samples)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.refused:,} of {self.rows:,} rows cannot be messages: {'; '.join(self.samples)}"
+
+    @property
+    def remedy(self) -> str:
+        return "Mend or leave out these rows and write the table again."
 
 
 class TransformFailed(InvalidArgumentError):

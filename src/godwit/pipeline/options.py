@@ -76,6 +76,11 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     return options
 
 
+def reader_of(pipeline: str) -> str:
+    """Return the name under which a pipeline holds the journal."""
+    return f"pipeline {pipeline}"
+
+
 def absolute(url: str) -> str:
     """Return a URL that means the same file from any folder: workers have folders of their own."""
     path = url.removeprefix(_SQLITE)

@@ -8,6 +8,7 @@ Points where a test lets the driver die, in the order they are passed: `pipeline
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ import msgspec
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.errors import PositionMoved, StagingLost
+from godwit.core.errors import PositionMoved, StagingLost, StoreBusy, StoreUnavailable
 from godwit.core.faults import reach
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 TRIES: Final = 10
+PATIENCE_MS: Final = 300_000
+"""How long a batch waits for a store that is away."""
+WAIT_SECONDS: Final = 0.5
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +54,12 @@ class Publisher:
         lake: str = "",
         accept_loss: bool = False,
         clock: Clock = SYSTEM_CLOCK,
+        pause: Callable[[float], None] = time.sleep,
         report: Callable[[Outcome], None] = lambda _outcome: None,
     ) -> None:
         self._connections, self._parts = connections, parts
         self._reader, self._lake, self._accept_loss = reader, lake, accept_loss
-        self._clock, self._report = clock, report
+        self._clock, self._pause, self._report = clock, pause, report
         self.failure: BaseException | None = None
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
@@ -66,26 +71,39 @@ class Publisher:
             raise
 
     def _once(self, rows: DataFrame, batch: int) -> None:
-        seen: dict[str, dict[str, Position]] = {}
-        for _ in range(TRIES):
-            run_id = new_run_id(self._clock.now_ms(), secrets.token_hex(6))
-            prepared = self._prepare(rows, run_id, seen)
-            reach("pipeline.prepared")
-            if not any(one.advances for one in prepared.values()):
-                self._report(Outcome(batch=batch, rows=0))
-                return
+        tries, deadline = 0, self._clock.now_ms() + PATIENCE_MS
+        while True:
             try:
-                self._publish(run_id, prepared)
+                seen = {part.key: self._positions(part) for part in self._parts} if tries else {}
+                self._attempt(rows, batch, seen)
             except (PositionMoved, StagingLost) as moved:
+                tries += 1
+                if tries >= TRIES:
+                    raise
                 log.info("batch is tried again", batch=batch, reason=moved.fact)
-                seen, failed = {part.key: self._positions(part) for part in self._parts}, moved
-                continue
-            reach("pipeline.published")
-            self._acknowledge()
-            self._report(_outcome(batch, prepared))
-            reach("pipeline.acknowledged")
+            except (StoreBusy, StoreUnavailable) as away:
+                # Whether it was published is not known; if so, trying again finds nothing left to do.
+                if self._clock.now_ms() > deadline:
+                    raise
+                log.warning("store cannot be used, batch waits", batch=batch, reason=away.fact)
+                self._pause(WAIT_SECONDS)
+            else:
+                return
+
+    def _attempt(self, rows: DataFrame, batch: int, seen: dict[str, dict[str, Position]]) -> None:
+        """Prepare and publish what is new."""
+        run_id = new_run_id(self._clock.now_ms(), secrets.token_hex(6))
+        prepared = self._prepare(rows, run_id, seen)
+        reach("pipeline.prepared")
+        if not any(one.advances for one in prepared.values()):
+            self._report(Outcome(batch=batch, rows=0))
             return
-        raise failed
+        publication = self._publication(run_id, prepared)
+        self._connections.pipelines(lambda state: state.publish(publication))
+        reach("pipeline.published")
+        self._acknowledge()
+        self._report(_outcome(batch, prepared))
+        reach("pipeline.acknowledged")
 
     def _prepare(self, rows: DataFrame, run_id: str, seen: dict[str, dict[str, Position]]) -> dict[str, Prepared]:
         """Let each part work on the rows it has not seen; parts at the same place read what the first one wrote."""
@@ -103,10 +121,6 @@ class Publisher:
 
     def _positions(self, part: Part) -> dict[str, Position]:
         return dict(self._connections.pipelines(lambda state: state.positions(part.key)))
-
-    def _publish(self, run_id: str, prepared: dict[str, Prepared]) -> None:
-        publication = self._publication(run_id, prepared)
-        self._connections.pipelines(lambda state: state.publish(publication))
 
     def _publication(self, run_id: str, prepared: dict[str, Prepared]) -> Publication:
         staged = [one.staged for one in prepared.values() if one.staged is not None]

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from godwit.core.errors import InvalidSetting
 from godwit.pipeline.offsets import Range, chosen_shards, missing, ranges, resolve, split
 from godwit.pipeline.options import ReadOptions, read_options
 from godwit.pipeline.reading import OpenBroker, batches
 from godwit.pipeline.schema import arrow_schema, check_columns, journal_schema
+from godwit.pipeline.sink import StreamWriter, TableWriter, write_options
 from godwit.pipeline.streaming import JournalStream
 
 if TYPE_CHECKING:
@@ -92,10 +94,25 @@ class GodwitSource(DataSource):
         check_columns(schema)
         return JournalReader(read_options(self.options), schema)
 
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter:  # noqa: FBT001 # Spark's signature
+        """Return a writer of a table's rows; there is nothing to overwrite."""
+        _only_append(overwrite=overwrite)
+        return TableWriter(write_options(self.options, stream=False), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802, FBT001 # Spark's
+        """Return a writer of a stream's rows."""
+        _only_append(overwrite=overwrite)
+        return StreamWriter(write_options(self.options, stream=True), schema)
+
     def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 # Spark's name
         """Return a reader of what comes."""
         check_columns(schema)
         return JournalStreamReader(read_options(self.options), schema)
+
+
+def _only_append(*, overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidSetting("mode", "overwrite", 'append: df.write.mode("append"); a message that is sent stays sent')
 
 
 def _read(options: ReadOptions, partition: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

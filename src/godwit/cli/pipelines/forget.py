@@ -11,6 +11,7 @@ from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
 from godwit.cli.options import Json, Url
 from godwit.cli.output import print_json, remarks
+from godwit.pipeline.options import reader_of
 
 EXAMPLES: Final = """Examples:
 
@@ -32,8 +33,8 @@ def forget(
 
     async def run() -> int:
         async with opened(url) as broker:
-            held = await broker.journal.committed(name)
-            await broker.journal.forget(name)
+            held = await broker.journal.committed(reader_of(name))
+            await broker.journal.forget(reader_of(name))
             return len(held)
 
     shards = asyncio.run(run())

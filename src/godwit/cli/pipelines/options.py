@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from godwit.cli.opening import check_exists, settings_for, sqlite_file
+from godwit.cli.values import duration, whole
+from godwit.core.settings import Settings
+
 DEFAULT_NAME: Final = "default"
+FIVE_SECONDS: Final = timedelta(seconds=5)
 
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The pipeline's name: it keeps its own position.")]
 Master = Annotated[
@@ -14,3 +21,50 @@ Master = Annotated[
     typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], local[2], spark://host:7077."),
 ]
 Once = Annotated[bool, typer.Option("--once", help="Stop when everything there was at the start is read.")]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", "-q", metavar="QUEUE", help="Only this queue; may be repeated.", show_default="all"),
+]
+LakeFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--lake",
+        metavar="FOLDER",
+        help="Where Parquet files are: a folder, or an address Spark knows.",
+        show_default="beside the SQLite file, else ./godwit-lake",
+    ),
+]
+Every = Annotated[
+    timedelta,
+    typer.Option(parser=duration, metavar="DURATION", help="Look for new rows so often.", show_default="5s"),
+]
+MaxRows = Annotated[
+    int, typer.Option("--max-rows", parser=whole(1, 1_000_000_000), metavar="N", help="At most so many rows a batch.")
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="FOLDER",
+        help="Keep Spark's checkpoint there. Not needed: the position in the store decides.",
+        show_default="a new one each time",
+    ),
+]
+AcceptLoss = Annotated[
+    bool, typer.Option("--accept-loss", help="Go on behind rows that the journal no longer holds; they are counted.")
+]
+
+
+def settings_of(url: str | None, store: str | None) -> Settings:
+    """Return the configuration of a command that reads a broker which exists."""
+    settings = settings_for(url, store)
+    check_exists(settings.broker_url)
+    return settings
+
+
+def lake_of(settings: Settings, folder: str | None) -> str:
+    """Return where a lake is: as told, beside the SQLite file, or in the working folder."""
+    if folder is not None:
+        return folder
+    file = sqlite_file(settings.broker_url)
+    return str(Path(f"{file.with_suffix('')}-lake")) if file is not None else "godwit-lake"

@@ -18,7 +18,7 @@ from godwit.pipeline.connections import Connections
 from godwit.pipeline.failures import explained
 from godwit.pipeline.lake import Lake
 from godwit.pipeline.offsets import chosen_shards
-from godwit.pipeline.options import ReadOptions, absolute
+from godwit.pipeline.options import ReadOptions, absolute, reader_of
 from godwit.pipeline.parts import AnalyticsPart, LakePart, Part
 from godwit.pipeline.publishing import Outcome, Publisher
 from godwit.pipeline.schema import columns, journal_schema
@@ -155,11 +155,6 @@ def parts_of(connections: Connections, settings: RunSettings) -> list[Part]:
     if "audit" in settings.parts:
         made.append(AuditPart(connections, lake, accept_loss=settings.accept_loss))
     return made
-
-
-def reader_of(name: str) -> str:
-    """Return the name under which a pipeline holds the journal."""
-    return f"pipeline {name}"
 
 
 def wait(query: StreamingQuery) -> None:

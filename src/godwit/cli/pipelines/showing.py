@@ -1,0 +1,68 @@
+"""How the commands of `godwit pipeline` show that they are at work."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from rich.status import Status
+
+from godwit.cli.output import remarks
+from godwit.cli.words import counted
+
+if TYPE_CHECKING:
+    from godwit.pipeline.publishing import Outcome
+
+
+@contextmanager
+def shown(what: str, *, quiet: bool) -> Iterator[Callable[[Outcome], None]]:
+    """Show batches as they are done: one moving line on a terminal, a line each in a log, nothing when `quiet`."""
+    console = remarks()
+    began = time.monotonic()
+    done = 0
+    status = Status(f"{what}: starting Spark", console=console) if console.is_terminal and not quiet else None
+
+    def report(outcome: Outcome) -> None:
+        nonlocal done
+        done += outcome.rows
+        rate = done / max(0.001, time.monotonic() - began)
+        line = f"{what}: batch {outcome.batch:,}, {counted(done, 'row')}, {rate:,.0f} rows/s"
+        if status is not None:
+            status.update(line)
+        elif not quiet:
+            console.print(line)
+
+    if status is None:
+        yield report
+    else:
+        with status:
+            yield report
+
+
+@contextmanager
+def working(what: str, *, quiet: bool) -> Iterator[None]:
+    """Show that something is at work which has no batches to count."""
+    console = remarks()
+    if not console.is_terminal or quiet:
+        yield
+        return
+    with Status(f"{what}: Spark is at work", console=console):
+        yield
+
+
+@contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """Let SIGTERM end a job as Ctrl-C does: the query is stopped, Spark and its files go."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,84 @@
+"""`godwit pipeline status`: how far pipelines have got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import typer
+from rich.table import Table
+
+from godwit.brokers.contract import ShardEnds
+from godwit.cli.exits import Exit
+from godwit.cli.options import Json, Store, Url
+from godwit.cli.output import print_json, remarks, results
+from godwit.cli.pipelines.options import settings_of
+from godwit.cli.words import in_words
+from godwit.core.clock import SYSTEM_CLOCK
+from godwit.store.pipelines import PipelinePlace
+
+EXAMPLES: Final = """Examples:
+
+\b
+  godwit pipeline status
+  godwit pipeline status --json | jq '.[] | select(.lag > 100000)'
+"""
+
+
+def status(url: Url = None, store: Store = None, as_json: Json = False) -> Exit:
+    """Show the position of every pipeline, how many rows it is behind, and when it last published.
+
+    Exit code 1 when no pipeline has run yet.
+    """
+    from godwit.pipeline.connections import Connections
+
+    settings = settings_of(url, store)
+    with Connections(settings.broker_url, settings.store_url) as connections:
+        places = connections.pipelines(lambda state: state.places())
+        shards = connections.broker(lambda broker: broker.journal.shards())
+    if as_json:
+        print_json([as_document(place, shards.get(place.shard)) for place in places])
+    elif places:
+        results().print(table(places, shards, now_ms=SYSTEM_CLOCK.now_ms()))
+    else:
+        remarks().print("No pipeline has run yet. Start one: godwit pipeline run --once")
+    return Exit.OK if places else Exit.EMPTY
+
+
+def lag(place: PipelinePlace, ends: ShardEnds | None) -> int | None:
+    """Return how many rows a pipeline has not read; None when its journal is gone or another one."""
+    return ends.last_seq - place.seq if ends is not None and ends.epoch == place.epoch else None
+
+
+def as_document(place: PipelinePlace, ends: ShardEnds | None) -> dict[str, Any]:
+    """Return a place as scripts read it."""
+    return {
+        "pipeline": place.pipeline,
+        "shard": place.shard,
+        "epoch": place.epoch,
+        "seq": place.seq,
+        "lag": lag(place, ends),
+        "at_ms": place.at_ms,
+        "published_at_ms": place.updated_at_ms,
+    }
+
+
+def table(places: Sequence[PipelinePlace], shards: Mapping[str, ShardEnds], *, now_ms: int) -> Table:
+    """Return places as people read them."""
+    view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    view.add_column("pipeline", no_wrap=True)
+    view.add_column("shard", no_wrap=True)
+    for name in ("row", "behind", "last batch"):
+        view.add_column(name, justify="right", no_wrap=True)
+    for place in places:
+        behind = lag(place, shards.get(place.shard))
+        ago = in_words(timedelta(milliseconds=max(0, now_ms - place.updated_at_ms)))
+        shown = "another journal" if behind is None else f"{behind:,}"
+        view.add_row(place.pipeline, place.shard, f"{place.seq:,}", shown, f"{ago} ago")
+    return view
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(status)

@@ -1,0 +1,28 @@
+"""A pipeline's driver as a process of its own, to be killed: `python -m tests.pipeline.driver SETTINGS`.
+
+It says `ready` before it starts Spark and a line for each batch.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from godwit.pipeline.jobs.run import RunSettings, run
+from godwit.pipeline.publishing import Outcome
+
+
+def main() -> None:
+    settings = msgspec.json.decode(sys.argv[1], type=RunSettings)
+
+    def report(outcome: Outcome) -> None:
+        print(f"batch {outcome.batch} {outcome.rows}", flush=True)
+
+    print("ready", flush=True)
+    summary = run(settings, report=report)
+    print(f"done {summary.rows}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

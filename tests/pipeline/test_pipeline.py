@@ -1,0 +1,213 @@
+"""The pipeline in one session: numbers over batch borders, late shards, parts alone and together, bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from godwit.core.errors import GodwitError, InvalidSetting, JournalLost, PositionGap, StoreRequired
+from godwit.core.journal import Event
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.jobs.run import RunSettings, run, running, wait
+from godwit.pipeline.publishing import Outcome
+from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, row
+from tests.pipeline.oracle import assert_agreement, journal_rows, stored_days
+from tests.servers.postgres import fresh_database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR = 3_600_000
+PARTS = ("archive", "analytics")
+
+
+class Pipe:
+    """A journal, a store, a lake, and the pipeline between them in the session of the tests."""
+
+    def __init__(self, spark: SparkSession, journal: WrittenJournal, store: str, folder: Path) -> None:
+        self.spark, self.journal, self.store, self.folder = spark, journal, store, folder
+        self.lake = folder / "lake"
+
+    def settings(self, **changes: Any) -> RunSettings:
+        return RunSettings(
+            **{"broker_url": self.journal.url, "store_url": self.store, "lake": str(self.lake), "once": True, "parts": PARTS, **changes}
+        )
+
+    def run(self, **changes: Any) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        settings = self.settings(**changes)
+        with (
+            Connections(settings.broker_url, settings.store_url) as connections,
+            running(self.spark, connections, settings, outcomes.append) as query,
+        ):
+            wait(query)
+        return outcomes
+
+    def check(self, *, analytics: bool = True, lake: bool = True) -> int:
+        return assert_agreement(self.journal.url, self.store, self.lake if lake else None, analytics=analytics)
+
+
+@contextmanager
+def pipe_on(spark: SparkSession, folder: Path, store: str) -> Iterator[Pipe]:
+    journal = WrittenJournal(folder / "godwit.db")
+    if store == "sqlite":
+        yield Pipe(spark, journal, journal.url, folder)
+    else:
+        with fresh_database() as url:
+            yield Pipe(spark, journal, url, folder)
+
+
+@pytest.fixture
+def pipe(spark: SparkSession, tmp_path: Path) -> Iterator[Pipe]:
+    with pipe_on(spark, tmp_path, "sqlite") as made:
+        yield made
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_minutes_days_histograms_and_lake_agree_with_the_journal_over_batch_borders(
+    spark: SparkSession, tmp_path: Path, store: str
+) -> None:
+    with pipe_on(spark, tmp_path, store) as pipe:
+        pipe.journal.declare("orders", "mails")
+        pipe.journal.append(list(random_history(["orders", "mails"], 9_000, seed=1)))
+        outcomes = pipe.run(max_rows=4_000)
+        assert [outcome.rows for outcome in outcomes][:2] == [4_000, 4_000]
+        assert pipe.check() == sum(outcome.rows for outcome in outcomes)
+        assert [outcome.rows for outcome in pipe.run()] == [0]
+
+
+def test_a_shard_two_hours_behind_loses_nothing(pipe: Pipe) -> None:
+    pipe.journal.declare("orders", "late")
+    pipe.journal.append(list(random_history(["orders"], 3_000, seed=2)))
+    pipe.run()
+    pipe.journal.append(list(random_history(["late"], 2_000, seed=3, begin_ms=BEGIN_MS - 2 * HOUR)))
+    pipe.journal.append(list(random_history(["orders"], 1_000, seed=4, begin_ms=BEGIN_MS + 5 * HOUR)))
+    pipe.run(max_rows=1_500)
+    pipe.check()
+
+
+def test_the_oldest_shard_is_read_first_when_not_all_fits(pipe: Pipe) -> None:
+    pipe.journal.declare("orders", "late")
+    pipe.run()
+    pipe.journal.append(list(random_history(["orders"], 1_000, seed=2)))
+    pipe.journal.append(list(random_history(["late"], 1_000, seed=3, begin_ms=BEGIN_MS - HOUR)))
+    first, *_ = pipe.run(max_rows=1_200)
+    assert [(one.shard, one.last - one.first + 1) for one in first.advances] == [("late#0", 1_000), ("orders#0", 200)]
+
+
+def test_parts_run_alone_and_together_in_any_order(pipe: Pipe) -> None:
+    pipe.journal.declare("orders")
+    pipe.journal.append(list(random_history(["orders"], 2_000, seed=5)))
+    pipe.run(parts=["analytics"])
+    pipe.check(lake=False)
+    pipe.journal.append(list(random_history(["orders"], 2_000, seed=6, begin_ms=BEGIN_MS + 5 * HOUR)))
+    pipe.run(max_rows=1_500)
+    pipe.check()
+    pipe.journal.append(list(random_history(["orders"], 500, seed=7, begin_ms=BEGIN_MS + 10 * HOUR)))
+    pipe.run(parts=["archive"])
+    pipe.check(analytics=False)
+    pipe.run()
+    pipe.check()
+
+
+def test_two_pipelines_of_other_names_do_not_count_twice(pipe: Pipe) -> None:
+    pipe.journal.declare("orders")
+    pipe.journal.append(list(random_history(["orders"], 1_000, seed=8)))
+    pipe.run()
+    pipe.run(name="second")
+    pipe.check()
+
+
+def test_a_checkpoint_that_is_lost_or_older_changes_nothing(pipe: Pipe) -> None:
+    import shutil
+
+    checkpoint, older = pipe.folder / "checkpoint", pipe.folder / "older"
+    pipe.journal.declare("orders")
+    for seed in (9, 10, 11):
+        pipe.journal.append(list(random_history(["orders"], 1_000, seed=seed, begin_ms=BEGIN_MS + seed * 5 * HOUR)))
+        pipe.run(checkpoint=str(checkpoint), max_rows=700)
+        if seed == 9:
+            shutil.copytree(checkpoint, older)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(older, checkpoint)
+    pipe.journal.append(list(random_history(["orders"], 1_000, seed=12, begin_ms=BEGIN_MS + 60 * HOUR)))
+    pipe.run(checkpoint=str(checkpoint), max_rows=700)
+    pipe.check()
+    shutil.rmtree(checkpoint)
+    pipe.run(checkpoint=str(checkpoint))
+    pipe.check()
+
+
+def test_a_checkpoint_of_another_pipeline_is_noticed(pipe: Pipe) -> None:
+    checkpoint = str(pipe.folder / "checkpoint")
+    pipe.journal.declare("orders")
+    pipe.journal.append(list(random_history(["orders"], 1_000, seed=13)))
+    pipe.run(checkpoint=checkpoint, parts=["archive"])
+    pipe.journal.append(list(random_history(["orders"], 10, seed=14, begin_ms=BEGIN_MS + 9 * HOUR)))
+    with pytest.raises(PositionGap, match="checkpoint"):
+        pipe.run(checkpoint=checkpoint, parts=["archive"], name="other")
+
+
+def test_rows_that_were_trimmed_stop_the_pipeline_unless_their_loss_is_accepted(pipe: Pipe) -> None:
+    pipe.journal.declare("orders")
+    pipe.journal.append(list(random_history(["orders"], 1_000, seed=15)))
+    pipe.run()
+    pipe.journal.append(list(random_history(["orders"], 1_000, seed=16, begin_ms=BEGIN_MS + 5 * HOUR)))
+    pipe.journal.drop("orders", 1_500)
+    with pytest.raises((JournalLost, GodwitError), match="no longer holds what follows row 1,00"):
+        pipe.run()
+    outcomes = pipe.run(accept_loss=True)
+    assert sum(outcome.rows for outcome in outcomes) == len(journal_rows(pipe.journal.url))
+
+
+def test_the_peak_and_the_row_of_all_groups_are_right(pipe: Pipe) -> None:
+    pipe.journal.declare("orders")
+    arrivals = [row(Event.ENQUEUED, message_id=f"m{n}", copy=0, copies=2) for n in range(3)]
+    copies = [row(Event.ENQUEUED, message_id=f"m{n}", copy=1, copies=2) for n in range(3)]
+    acks = [row(Event.ACKED, message_id=f"m{n}", run_ms=100) for n in range(3)]
+    pipe.journal.append(
+        [
+            ("orders", BEGIN_MS, Event.ENQUEUED, "billing", 3, arrivals),
+            ("orders", BEGIN_MS, Event.ENQUEUED, "mail", 8, copies),
+            ("orders", BEGIN_MS + 9 * 60_000, Event.ACKED, "billing", 0, acks),
+        ]
+    )
+    pipe.run(max_rows=2)
+    day = "2099-12-31"
+    found = stored_days(pipe.store)
+    assert found[day, "orders", "billing"][:2] == (3, 3)
+    assert found[day, "orders", "mail"][:2] == (3, 0)
+    assert found[day, "orders", None][:2] == (3, 3)
+    assert [found[day, "orders", group][7] for group in ("billing", "mail", None)] == [3, 8, 8]
+    assert found[day, "orders", None][8:] == (10, 0.3)
+
+
+def test_the_broker_keeps_what_the_slowest_part_has_not_read(pipe: Pipe) -> None:
+    pipe.journal.declare("orders")
+    pipe.journal.append(list(random_history(["orders"], 1_000, seed=17)))
+    pipe.run()
+    with Connections(pipe.journal.url, pipe.store) as connections:
+        held = connections.broker(lambda broker: broker.journal.committed("pipeline default"))
+    assert held["orders#0"].seq == len(journal_rows(pipe.journal.url))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"store_url": None}, StoreRequired, "store"),
+        ({"parts": ["analitics"]}, InvalidSetting, "analitics"),
+        ({"queues": ["oders"]}, GodwitError, "'oders' is not declared"),
+    ],
+)
+def test_bad_settings_are_refused(pipe: Pipe, changes: dict[str, Any], error: type[Exception], said: str) -> None:
+    pipe.journal.declare("orders")
+    if "queues" in changes:
+        with pytest.raises(error, match=said):
+            pipe.run(**changes)
+    else:
+        with pytest.raises(error, match=said):
+            run(pipe.settings(**changes))
