@@ -132,6 +132,13 @@ async def test_linear_fixed_immediate_none_and_the_clamp(policy: RetryPolicy, se
     assert (await delays_of(settings, group="default", policy=policy))[0] == seconds
 
 
+async def test_without_any_word_it_is_tried_three_times_and_the_delay_doubles_from_a_second() -> None:
+    settings = Settings(broker_url="memory://")
+    assert (await delays_of(settings, group="default", policy=RetryPolicy()))[0] == [1, 2]
+    found, kinds = await delays_of(settings, group="default", policy=RetryPolicy(max_attempts=4))
+    assert (found, kinds) == ([1, 2, 4], [FailureKind.TRANSIENT])
+
+
 BACKOFF = [10, 20, 40, 80, 160, 320, 600, 600]
 """min(minimum x 2^(delivery - 1), maximum) for 10 s and 10 min."""
 

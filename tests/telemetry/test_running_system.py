@@ -28,6 +28,7 @@ from godwit.manager import MessageQueueManager
 from godwit.telemetry.alerts import Alert, AlertName
 from godwit.telemetry.tracing import open_tracer
 from tests.servers.processes import accepts, free_ports
+from tests.servers.redis import fresh
 from tests.telemetry.parsing import Samples, open_metrics_families, plain_families, samples
 from tests.telemetry.test_metrics import SEED_METRICS
 from tests.telemetry.test_sinks import hook
@@ -90,11 +91,15 @@ def worker(tmp_path: Path, *options: str, **environment: str) -> Iterator[subpro
         assert process.wait(30) == 0
 
 
-async def test_a_running_worker_feeds_all_sixteen_metrics_as_a_real_parser_reads_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broker", ["sqlite", "redis"])
+async def test_a_running_worker_feeds_all_sixteen_metrics_as_a_real_parser_reads_them(
+    tmp_path: Path, broker: str
+) -> None:
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    with worker(tmp_path, "--metrics-port", str(port), MONITORING_METRICS_INTERVAL="100"):
-        async with manager(tmp_path) as mq:
+    address = fresh().url if broker == "redis" else f"sqlite:///{tmp_path}/shop.db"
+    with worker(tmp_path, "--metrics-port", str(port), MONITORING_METRICS_INTERVAL="100", GODWIT_URL=address):
+        async with MessageQueueManager.from_url(address) as mq:
             await eventually(lambda: accepts(port), within=STARTED)
             await mq.enqueue_many([Message(queue="orders", type="order.created", payload=word) for word in WORDS])
             await eventually(lambda: all_fed(url), within=STARTED)
@@ -108,7 +113,7 @@ async def test_a_running_worker_feeds_all_sixteen_metrics_as_a_real_parser_reads
             assert value(found, "queue_message_redelivery_total", queue="orders") == 2
             assert value(found, "queue_consumers_active", queue="orders", group="default") == 1
             assert value(found, "consumer_health_status", group="default") == 1
-            assert value(found, "queue_connection_status", broker="sqlite") == 1
+            assert value(found, "queue_connection_status", broker=broker) == 1
             strict = (await get(f"{url}/metrics", accept="application/openmetrics-text; version=1.0.0"))[1]
             assert {family.name for family in open_metrics_families(strict)}
 
