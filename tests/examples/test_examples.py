@@ -16,6 +16,7 @@ published 1 message
 processing Order #1 (order 12345)
 left over: []
 """,
+    "telemetry.py": "30 readings of 30 collected\n",
     "user_events.py": """\
 first: ['login']
 before its ack: []
