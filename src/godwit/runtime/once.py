@@ -27,6 +27,8 @@ DEFAULT_TTL: Final = timedelta(days=7)
 DEFAULT_HOLD: Final = timedelta(minutes=5)
 MAX_RESULT_BYTES: Final = 4096
 MAX_KEY_LENGTH: Final = 512
+_FIRST_WAIT: Final = timedelta(milliseconds=20)
+_PATIENCE: Final = timedelta(seconds=10)
 _LONGEST_WAIT: Final = timedelta(seconds=30)
 
 log = get_logger(__name__)
@@ -119,18 +121,26 @@ def handled_once(
     """
     is_async = asyncio.iscoroutinefunction(handler)
 
+    async def make_effect(message: Message) -> Any:
+        return await handler(message) if is_async else await asyncio.to_thread(handler, message)
+
     @functools.wraps(handler)
     async def handle(message: Message) -> Any:
         key = key_of(message)
         if key is None:
-            return await handler(message) if is_async else await asyncio.to_thread(handler, message)
-        try:
-            async with make(f"{group}/{key}", holder=message.id) as turn:
-                if turn:
-                    turn.result = await handler(message) if is_async else await asyncio.to_thread(handler, message)
-                return turn.result
-        except EffectHeld as held:
-            wait = min(_LONGEST_WAIT, timedelta(seconds=held.seconds))
-            raise Retry(str(held), after=wait) from held
+            return await make_effect(message)
+        wait, waited = _FIRST_WAIT, timedelta(0)
+        while True:
+            try:
+                async with make(f"{group}/{key}", holder=message.id) as turn:
+                    if turn:
+                        turn.result = await make_effect(message)
+                    return turn.result
+            except EffectHeld as held:
+                # Another message with this key is being handled: soon it is done. A retry would count as a failure.
+                if waited >= _PATIENCE:
+                    raise Retry(str(held), after=min(_LONGEST_WAIT, timedelta(seconds=held.seconds))) from held
+            await asyncio.sleep(wait.total_seconds())
+            waited, wait = waited + wait, min(2 * wait, _PATIENCE / 10)
 
     return handle

@@ -1,0 +1,177 @@
+"""The outbox: what a transaction enqueues leaves when it commits, and never when it does not."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sqlite3
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from godwit.core.errors import InvalidMessage, InvalidSetting, QueueNotFound
+from godwit.core.message import Message
+from godwit.manager import MessageQueueManager
+from tests.store.conformance.harness import StoreHarness
+from tests.store.effects.conftest import Run
+from tests.store.tables import rows
+
+
+@contextlib.asynccontextmanager
+async def transaction(harness: StoreHarness, *, commit: bool = True) -> AsyncIterator[Any]:
+    """Give the application's own connection, inside a transaction."""
+    if harness.backend == "sqlite":
+        connection = sqlite3.connect(harness.url.removeprefix("sqlite:///"))
+        try:
+            yield connection
+            if commit:
+                connection.commit()
+            else:
+                connection.rollback()
+        finally:
+            connection.close()
+        return
+    other = await asyncpg.connect(harness.url)
+    try:
+        doing = other.transaction()
+        await doing.start()
+        yield other
+        await (doing.commit() if commit else doing.rollback())
+    finally:
+        await other.close()
+
+
+async def opened(mq: MessageQueueManager) -> None:
+    await mq.broker.declare(mq.settings.queue("orders").spec)
+    assert mq.store is not None
+    await mq.store.ping()
+
+
+def order(number: int) -> Message:
+    return Message(id=f"o{number}", queue="orders", payload={"order": number})
+
+
+async def ready(mq: MessageQueueManager) -> list[str]:
+    deliveries = await mq.dequeue("orders", limit=100)
+    return [delivery.message_id for delivery in deliveries]
+
+
+async def test_a_message_leaves_after_the_commit_and_not_before(mq: MessageQueueManager, harness: StoreHarness) -> None:
+    async with mq:
+        await opened(mq)
+        async with transaction(harness) as connection:
+            assert await mq.outbox(connection).enqueue(order(1)) == "o1"
+            await mq.outbox(connection).enqueue_many([order(2), order(3)])
+            if harness.backend == "postgres":
+                assert await mq.books.forwarder.tick() == 0
+        assert await mq.books.forwarder.tick() == 3
+        assert await ready(mq) == ["o1", "o2", "o3"]
+        assert await mq.books.forwarder.tick() == 0
+        assert await rows(harness.url, "SELECT * FROM outbox") == []
+
+
+async def test_a_rolled_back_message_never_leaves(mq: MessageQueueManager, harness: StoreHarness) -> None:
+    async with mq:
+        await opened(mq)
+        async with transaction(harness, commit=False) as connection:
+            await mq.outbox(connection).enqueue(order(1))
+        assert await mq.books.forwarder.tick() == 0
+        assert await ready(mq) == []
+
+
+@pytest.mark.parametrize("point", ["outbox.claimed", "outbox.published"])
+async def test_a_killed_forwarder_neither_loses_nor_doubles(
+    mq: MessageQueueManager, harness: StoreHarness, run: Run, point: str
+) -> None:
+    async with mq:
+        await opened(mq)
+        async with transaction(harness) as connection:
+            await mq.outbox(connection).enqueue_many([order(number) for number in range(50)])
+        assert run("forward", point) == -signal.SIGKILL
+        await rows_released(harness)
+        assert run("forward") == 0
+        assert sorted(await ready(mq)) == sorted(f"o{number}" for number in range(50))
+
+
+async def rows_released(harness: StoreHarness) -> None:
+    """Let the dead forwarder's claims end: a minute passes."""
+    if harness.backend == "sqlite":
+        connection = sqlite3.connect(harness.url.removeprefix("sqlite:///"))
+        with connection:
+            connection.execute("UPDATE outbox SET due_at = due_at - 60000")
+        connection.close()
+        return
+    other = await asyncpg.connect(harness.url)
+    await other.execute("UPDATE outbox SET due_at = due_at - interval '60 s'")
+    await other.close()
+
+
+async def test_one_the_broker_does_not_take_stays_and_does_not_hold_up_others(
+    mq: MessageQueueManager, harness: StoreHarness
+) -> None:
+    async with mq:
+        await opened(mq)
+        async with transaction(harness) as connection:
+            await mq.outbox(connection).enqueue(Message(id="lost", queue="nowhere"))
+            await mq.outbox(connection).enqueue(order(1))
+        assert await mq.books.forwarder.tick() == 1
+        assert await ready(mq) == ["o1"]
+        (left,) = await rows(harness.url, "SELECT message_id, tries, error FROM outbox")
+        assert (left["message_id"], left["tries"]) == ("lost", 1)
+        assert str(QueueNotFound("nowhere"))[:20] in left["error"]
+
+
+async def test_published_long_ago_and_not_confirmed_is_looked_up_first(
+    mq: MessageQueueManager, harness: StoreHarness, run: Run
+) -> None:
+    """A forwarder died after publishing, and nobody came before the broker had forgotten the id."""
+    async with mq:
+        await mq.broker.declare(
+            type(mq.settings.queue("orders").spec)(name="orders", dedup_window=timedelta(milliseconds=1))
+        )
+        async with transaction(harness) as connection:
+            await mq.outbox(connection).enqueue(order(1))
+        assert run("forward", "outbox.published") == -signal.SIGKILL
+        assert await ready(mq) == ["o1"]
+        await rows_released(harness)
+        mq.books.forwarder._window_of = lambda _queue: timedelta(milliseconds=1)
+        assert await mq.books.forwarder.tick() == 1
+        assert await ready(mq) == [], "it is known, so it is not published again"
+
+
+async def test_what_cannot_be_published_is_refused_when_it_is_written(
+    mq: MessageQueueManager, harness: StoreHarness
+) -> None:
+    async with mq:
+        await opened(mq)
+        async with transaction(harness) as connection:
+            with pytest.raises(InvalidMessage, match="priority"):
+                await mq.outbox(connection).enqueue_many([order(1), Message(queue="orders", priority=900)])
+        assert await rows(harness.url, "SELECT * FROM outbox") == []
+        with pytest.raises(InvalidSetting, match="connection"):
+            await mq.outbox(object()).enqueue(order(1))
+
+
+@pytest.mark.parametrize("backend", ["postgres"])
+async def test_a_connection_outside_a_transaction_is_refused(mq: MessageQueueManager, harness: StoreHarness) -> None:
+    async with mq:
+        connection = await asyncpg.connect(harness.url)
+        try:
+            with pytest.raises(InvalidSetting, match="inside a transaction"):
+                await mq.outbox(connection).enqueue(order(1))
+        finally:
+            await connection.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+async def test_a_connection_to_another_file_is_refused(mq: MessageQueueManager, tmp_path: Any) -> None:
+    async with mq:
+        connection = sqlite3.connect(tmp_path / "other.db")
+        try:
+            with pytest.raises(InvalidSetting, match="connection"):
+                await mq.outbox(connection).enqueue(order(1))
+        finally:
+            connection.close()
