@@ -114,6 +114,11 @@ async def test_a_running_worker_feeds_all_sixteen_metrics_as_a_real_parser_reads
             assert value(found, "queue_consumers_active", queue="orders", group="default") == 1
             assert value(found, "consumer_health_status", group="default") == 1
             assert value(found, "queue_connection_status", broker=broker) == 1
+            opened, closed = (value(found, f"queue_channel_{word}_total") for word in ("opens", "closes"))
+            assert opened is not None
+            assert (opened > 0) == (broker == "redis")
+            assert closed is not None
+            assert closed <= opened
             strict = (await get(f"{url}/metrics", accept="application/openmetrics-text; version=1.0.0"))[1]
             assert {family.name for family in open_metrics_families(strict)}
 

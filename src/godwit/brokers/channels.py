@@ -1,18 +1,34 @@
-"""How often a broker opened and closed connections (or channels) to its server, for whoever counts them."""
+"""How often a broker opened and closed channels (or connections) to its server, for whoever counts them."""
 
 from __future__ import annotations
 
+from typing import Protocol
 
-class Channels:
-    """Two counters; a broker with a server has them as `channels` and the metrics show them."""
-
-    __slots__ = ("closed", "opened")
-
-    def __init__(self) -> None:
-        self.opened = self.closed = 0
+import msgspec
 
 
-def channels_of(broker: object) -> Channels:
-    """Return a broker's counters; an embedded one opens nothing."""
-    found = getattr(broker, "channels", None)
-    return found if isinstance(found, Channels) else Channels()
+class Counts(Protocol):
+    """What a broker with a server has as `connection_counts`; the metrics show it."""
+
+    @property
+    def channel_opens(self) -> int:
+        """How many were opened so far."""
+        ...
+
+    @property
+    def channel_closes(self) -> int:
+        """How many of them have ended."""
+        ...
+
+
+class ChannelCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of a broker whose connections have no channels."""
+
+    channel_opens: int = 0
+    channel_closes: int = 0
+
+
+def channels_of(broker: object) -> Counts | None:
+    """Return a broker's counts; an embedded one opens nothing and has none."""
+    counts: Counts | None = getattr(broker, "connection_counts", None)
+    return counts

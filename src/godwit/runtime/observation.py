@@ -136,8 +136,8 @@ class Observation:
 
     async def _stats(self) -> list[QueueStats]:
         channels = channels_of(self._broker)
-        if channels.opened:
-            self._metrics.channels(channels.opened, channels.closed)
+        if channels is not None:
+            self._metrics.channels(channels.channel_opens, channels.channel_closes)
         return await self._broker.stats()
 
     async def _producers(self) -> dict[str, float]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final, Self
 
 from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
+from godwit.brokers.channels import ChannelCounts
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import keys, survey
@@ -17,6 +18,7 @@ from godwit.brokers.redis.held import HeldLeases
 from godwit.brokers.redis.inbox import Inbox
 from godwit.brokers.redis.journal import RedisJournal
 from godwit.brokers.redis.letters import RedisDeadLetters
+from godwit.brokers.redis.link import Link
 from godwit.brokers.redis.listening import Listeners
 from godwit.brokers.redis.publish import Publisher
 from godwit.brokers.redis.reach import Now, Reach, servers_time
@@ -82,6 +84,11 @@ class RedisBroker:
     def max_connections(self) -> int:
         """The most connections for calls."""
         return self._servers.pool.size
+
+    @property
+    def connection_counts(self) -> ChannelCounts:
+        """Connections that this process opened to Redis so far, and how many of them have ended."""
+        return ChannelCounts(channel_opens=Link.opened, channel_closes=Link.ended)
 
     @property
     def dead_letters(self) -> RedisDeadLetters:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import hiredis
 
@@ -31,6 +31,10 @@ class Server(NamedTuple):
 class Link(asyncio.Protocol):
     """A connection that is used by one call at a time."""
 
+    opened: ClassVar[int] = 0
+    ended: ClassVar[int] = 0
+    """Connections of this process, for its metrics."""
+
     def __init__(self, address: Address) -> None:
         self.address = address
         self.server = Server("", "")
@@ -48,6 +52,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
+        Link.opened += 1
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
@@ -73,6 +78,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell those who wait."""
+        Link.ended += 1
         self.abort(LinkLost(str(exc) if exc else "the server closed the connection"))
         if self.idle_again is not None:
             idle_again, self.idle_again = self.idle_again, None
