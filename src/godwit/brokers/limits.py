@@ -22,10 +22,16 @@ class Fill(msgspec.Struct, frozen=True):
     delayed: int
 
 
-def fits(spec: QueueSpec, fill: Fill, count: int, size: int) -> bool:
-    """Say whether `count` messages of `size` bytes fit for sure, without looking at each."""
-    room = min(spec.max_size or NO_LIMIT, spec.max_delayed or NO_LIMIT)
-    return fill.depth + count <= room and fill.bytes + size <= (spec.max_bytes or NO_LIMIT)
+def fits(spec: QueueSpec, fill: Fill, count: int, size: int, *, delayed: int | None = None) -> bool:
+    """Say whether `count` messages of `size` bytes fit for sure, without looking at each.
+
+    `delayed` is for brokers that know how many wait for their time without counting; otherwise all might.
+    """
+    return (
+        fill.depth + count <= (spec.max_size or NO_LIMIT)
+        and fill.bytes + size <= (spec.max_bytes or NO_LIMIT)
+        and (fill.depth if delayed is None else delayed) + count <= (spec.max_delayed or NO_LIMIT)
+    )
 
 
 def misfits(

@@ -112,7 +112,7 @@ class Queue:
     def _misfits(self, group: Group, fresh: list[Envelope], now_ms: int, *, moved: bool) -> frozenset[int] | None:
         """Return the indexes of what the group must drop (None: nothing); raise when it is full and refuses."""
         fill = Fill(group.depth, group.bytes, group.delayed_count)
-        if fits(self.spec, fill, len(fresh), sum(map(_size, fresh))):
+        if fits(self.spec, fill, len(fresh), sum(map(_size, fresh)), delayed=fill.delayed):
             return None
         return frozenset(misfits(self.spec, group.spec, fill, fresh, now_ms, moved=moved)) or None
 

@@ -79,7 +79,7 @@ def _answer_duplicates(work: Work, queue: Queue, chunk: Sequence[Envelope], fres
 def _fits(queue: Queue, groups: list[Group], chunk: Sequence[Envelope]) -> bool:
     """Say whether the whole chunk fits into every group, without looking closer."""
     size = sum(envelope.size for envelope in chunk) if queue.spec.max_bytes is not None else 0
-    return all(fits(queue.spec, _fill(group), len(chunk), size) for group in groups)
+    return all(fits(queue.spec, _fill(group), len(chunk), size, delayed=group.delayed) for group in groups)
 
 
 def _drops(queue: Queue, groups: list[Group], fresh: Sequence[Envelope], now_ms: int, *, moved: bool) -> Drops:
