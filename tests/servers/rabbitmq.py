@@ -155,6 +155,10 @@ class RabbitNode:
         """Evaluate an expression in the node; much of what rabbitmqctl does, without its start-up per command."""
         return self.control("eval", erlang)
 
+    def sync(self) -> None:
+        """Let it write down which quorum queues it has: by itself it does so late, and kill -9 would lose new ones."""
+        self.evaluate("[dets:sync(Table) || Table <- dets:all()].")
+
     def _ready(self) -> bool:
         return accepts(self.port) and (self.folder / "pid").exists()
 

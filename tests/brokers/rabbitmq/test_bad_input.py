@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from pamqp import commands
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq import RabbitMQBroker
-from godwit.brokers.rabbitmq.wire import Outgoing
 from godwit.core.envelope import seal
 from godwit.core.errors import BrokerUnavailable, GodwitError, InvalidMessage, InvalidSetting, StorageCorrupt
 from godwit.core.failure import FailureKind
@@ -51,7 +49,8 @@ async def test_a_login_that_fails_says_why_and_shows_no_password(
 async def test_a_vhost_without_permission_says_which_permissions_are_missing(node: RabbitNode, tmp_path: Path) -> None:
     node.evaluate(
         'rabbit_auth_backend_internal:add_user(<<"limited">>, <<"secret">>, <<"test">>),'
-        'rabbit_auth_backend_internal:set_permissions(<<"limited">>, <<"/">>, <<"^$">>, <<".*">>, <<".*">>, <<"test">>).'
+        "rabbit_auth_backend_internal:set_permissions("
+        '<<"limited">>, <<"/">>, <<"^$">>, <<".*">>, <<".*">>, <<"test">>).'
     )
     url = f"amqp://limited:secret@127.0.0.1:{node.port}/?ledger={tmp_path / 'l.db'}&namespace={tmp_path.name}."
     with pytest.raises(BrokerUnavailable) as caught:
@@ -96,18 +95,10 @@ async def test_a_ledger_that_is_another_programs_file_is_left_alone(node: Rabbit
 
 
 @pytest.fixture
-def alarm(node: RabbitNode) -> Iterator[RabbitNode]:
-    """Let the node run out of memory, in its own opinion, until the end of the test."""
-    node.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.00001).")
-    yield node
-    node.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.8).")
-
-
-@pytest.fixture
 def two_ways(node: RabbitNode, tmp_path: Path) -> dict[str, RabbitMQBroker]:
     """Give a broker that waits when it is blocked, and one that fails."""
     base = f"{node.url}?ledger={tmp_path / 'l.db'}&namespace={tmp_path.name}."
-    return {way: RabbitMQBroker(f"{base}&blocked={way}&publish_timeout=20") for way in ("wait", "fail")}
+    return {way: RabbitMQBroker(f"{base}&blocked={way}&publish_timeout=30") for way in ("wait", "fail")}
 
 
 async def test_publishers_blocked_by_an_alarm_wait_or_fail_as_set_and_nothing_is_lost(
@@ -157,8 +148,7 @@ async def test_a_message_over_the_servers_limit_is_refused_and_the_broker_goes_o
         await rabbit.publish("small")
     finally:
         node.evaluate(
-            "application:set_env(rabbit, max_message_size, 134217728),"
-            "persistent_term:put(max_message_size, 134217728)."
+            "application:set_env(rabbit, max_message_size, 134217728),persistent_term:put(max_message_size, 134217728)."
         )
     assert await rabbit.ids() == ["small"]
 
@@ -175,7 +165,7 @@ async def send(node: RabbitNode, rabbit: Harness, body: bytes, **properties: str
     """Publish as a program without Godwit would."""
     names = raw.of(rabbit).names
     async with raw.channel(node.url) as channel:
-        connection = channel._connection  # noqa: SLF001 (a foreign program writes what it likes)
+        connection = channel._connection
         from pamqp.body import ContentBody
         from pamqp.frame import marshal
         from pamqp.header import ContentHeader

@@ -6,10 +6,12 @@ import time
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pamqp import commands
 
 from godwit.brokers.contract import Ack, Nack
 from godwit.brokers.rabbitmq.holding import LEVELS, LONGEST_MS, UNIT_MS, hold_address, level_name, levels
@@ -54,10 +56,11 @@ def test_the_longest_delay_of_the_levels_is_above_30_days() -> None:
 
 
 def test_levels_are_declared_from_below_so_that_none_leads_nowhere() -> None:
-    queues = [frame for frame in levels() if frame.name == "Queue.Declare"]
-    ttls = [frame.arguments["x-message-ttl"] for frame in queues]
+    queues = [frame for frame in levels() if isinstance(frame, commands.Queue.Declare)]
+    arguments: list[dict[str, Any]] = [dict(frame.arguments or {}) for frame in queues]
+    ttls = [one["x-message-ttl"] for one in arguments]
     assert ttls == [UNIT_MS << level for level in range(LEVELS)]
-    assert [frame.arguments["x-dead-letter-exchange"] for frame in queues[1:]] == [frame.queue for frame in queues[:-1]]
+    assert [one["x-dead-letter-exchange"] for one in arguments[1:]] == [frame.queue for frame in queues[:-1]]
 
 
 async def test_a_short_delay_does_not_wait_behind_a_long_one(rabbit: Harness) -> None:
@@ -80,7 +83,7 @@ async def test_real_delays_end_in_their_order_within_a_second(rabbit: Harness) -
     for delay_ms in reversed(delays):
         due[str(delay_ms)] = rabbit.now_ms + delay_ms
         await rabbit.publish(str(delay_ms), due=timedelta(milliseconds=delay_ms))
-    late = {}
+    late: dict[str, int] = {}
     while len(late) < len(delays):
         for delivery in await rabbit.pull(5, wait=WAIT, lease=LONG):
             late[delivery.message_id] = rabbit.now_ms - due[delivery.message_id]

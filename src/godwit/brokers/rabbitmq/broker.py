@@ -236,9 +236,10 @@ class RabbitMQBroker:
                     self._intake(place), worker=worker, limit=limit, length_ms=length_ms, max_bytes=max_bytes
                 )
 
-        deliveries = await self._uncancelled(once())
-        if deliveries or wait <= NO_WAIT:
-            return deliveries
+        if wait <= NO_WAIT:
+            return await self._uncancelled(once())
+        async with self._translating():
+            await self._puller.check(place)
         return await self._wait(place, once, limit, wait)
 
     async def _wait(self, place: Place, once: Any, limit: int, wait: timedelta) -> list[Delivery]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Final
 
 import msgspec
@@ -139,7 +139,25 @@ class Link:
             # The server would stop reading this connection, acks included, if anything were published now.
             connection.changed.clear()
             await connection.changed.wait()
-        return await (await self._publishing(connection)).publish(messages)
+        channel = await self._publishing(connection)
+        if self.address.wait_when_blocked:
+            return await channel.publish(messages)
+        return await self._unless_blocked(connection, channel.publish(messages))
+
+    async def _unless_blocked(self, connection: Connection, publish: Coroutine[None, None, bytearray]) -> bytearray:
+        """Give a publish up when the server blocks while it is under way; it may still be stored later."""
+        sending = asyncio.ensure_future(publish)
+        try:
+            while not sending.done():
+                connection.changed.clear()
+                changed = asyncio.ensure_future(connection.changed.wait())
+                await asyncio.wait([sending, changed], return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                if connection.blocked is not None and not sending.done():
+                    raise self._blocked(connection.blocked)
+            return await sending
+        finally:
+            sending.cancel()
 
     async def _publishing(self, connection: Connection) -> Channel:
         async with self._opening_publisher:

@@ -52,6 +52,8 @@ class Card(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     kind: FailureKind | None = None
     """Why it is a dead letter, on its way to the dead letter queue."""
     dead_at_ms: int = 0
+    bypass: bool = False
+    """Whether its id may have been published before: replayed, or moved from another queue."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -73,7 +75,14 @@ class Parcel(msgspec.Struct, frozen=True):
 
 
 def card_of(
-    envelope: Envelope, *, epoch: str, seq: int, ready_at_ms: int, expiry_ms: int, group: GroupName | None
+    envelope: Envelope,
+    *,
+    epoch: str,
+    seq: int,
+    ready_at_ms: int,
+    expiry_ms: int,
+    group: GroupName | None,
+    bypass: bool = False,
 ) -> Card:
     """Return the card of a message on its first way."""
     return Card(
@@ -94,6 +103,7 @@ def card_of(
         envelope.schedule_id,
         envelope.campaign,
         envelope.replay_of,
+        bypass=bypass,
     )
 
 

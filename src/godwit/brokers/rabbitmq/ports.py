@@ -56,6 +56,7 @@ class RabbitDeadLetters:
                 ready_at_ms=one.now_ms,
                 expiry_ms=0,
                 group=one.claimed.group,
+                bypass=True,
             )
             card = msgspec.structs.replace(card, errors=stored.card.errors)
             copies.append(pack(stored.envelope, card, "", self._names.group(one.claimed.queue, one.claimed.group)))

@@ -136,4 +136,5 @@ class Publisher:
             ready_at_ms=one.ready_at_ms,
             expiry_ms=one.expiry_ms,
             group=group,
+            bypass=plan.moved,
         )

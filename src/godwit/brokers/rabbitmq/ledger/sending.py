@@ -182,7 +182,7 @@ def _remember(books: Books, book: QueueBook, plan: Plan) -> set[int]:
     ]
     done = books.many(
         "INSERT INTO ids VALUES (?1, ?2, ?3, ?4) ON CONFLICT (queue, id) DO UPDATE"
-        " SET seq = excluded.seq, until = excluded.until WHERE ids.until <= ?5",
+        " SET seq = excluded.seq, until = excluded.until WHERE ids.until <= ?5 OR ids.seq = excluded.seq",
         rows,
     )
     if done.rowcount == len(rows):

@@ -123,6 +123,9 @@ class Taker:
             self.taken.dropped.append(parcel)
             return
         if place == SENDING:
+            if self._repeated(parcel, seq):
+                self.taken.dropped.append(parcel)
+                return
             self._arrive(parcel, row)
         lease = Lease(
             parcel, self._book.name, self._group.name, seq, card.turn, token, worker, attempt, failures, crashes,
@@ -170,6 +173,27 @@ class Taker:
                 (book.name, group.name, book.publish_seq),
             ).fetchone()
         return found
+
+    def _repeated(self, parcel: Parcel, seq: int) -> bool:
+        """Say whether a copy that nobody wrote down as accepted repeats an accepted message; claim its id if not."""
+        window_ms = milliseconds(self._book.spec.dedup_window)
+        if parcel.card.bypass or not window_ms:
+            return False
+        name = (self._book.name, parcel.envelope.id)
+        known = self._books.sql(
+            "SELECT seq FROM ids WHERE queue = ? AND id = ? AND until > ?", (*name, self._now_ms)
+        ).fetchone()
+        if known is not None and known[0] != seq:
+            address = (self._book.name, self._group.name, seq)
+            self._books.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", address)
+            self._book.duplicates += 1
+            self._books.journal(self._book, Event.DUPLICATE, None, None, [(parcel.envelope.id,)])
+            return True
+        self._books.sql(
+            "INSERT OR REPLACE INTO ids VALUES (?, ?, ?, ?)",
+            (*name, seq, max(self._now_ms, parcel.envelope.deliver_at_ms or 0) + window_ms),
+        )
+        return False
 
     def _arrive(self, parcel: Parcel, row: Any) -> None:
         """Count a copy in that came before its publisher wrote it down, or that nobody here published."""
