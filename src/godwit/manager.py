@@ -42,6 +42,7 @@ from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, KeyOf, Once, handled_
 from godwit.runtime.outbox import OutboxWriter
 from godwit.runtime.producer import QueueProducer
 from godwit.runtime.scheduler import MessageScheduler
+from godwit.runtime.scheduler_doubts import accepted_by
 from godwit.runtime.tracing import traced
 from godwit.runtime.worker import Worker, WorkerSettings, worker_name
 from godwit.store.contract import Store
@@ -104,9 +105,12 @@ class MessageQueueManager:
             window_of=lambda queue: self.settings.queue(queue).spec.dedup_window,
             name=self._name,
             retention=self.settings.monitoring.retention,
+            ask=None if store is None else accepted_by(store.messages),
             metrics=self.metrics,
             clock=clock,
         )
+        if store is not None:
+            self.monitor.register_check("scheduler", self.scheduler.check())
         self.books = Bookkeeping(
             broker,
             store,
@@ -120,7 +124,7 @@ class MessageQueueManager:
     @classmethod
     def from_url(cls, url: str | None = None, **options: Any) -> Self:
         """Return a manager for a broker's URL; without one the environment chooses, else the file godwit.db."""
-        return cls._connected(config.load(arguments={} if url is None else {"broker_url": url}), options)
+        return cls.from_settings(config.load(arguments={} if url is None else {"broker_url": url}), **options)
 
     @classmethod
     def from_config(
@@ -128,10 +132,10 @@ class MessageQueueManager:
     ) -> Self:
         """Return a manager for a godwit.toml."""
         settings = config.load(file, environment=environment, arguments={} if url is None else {"broker_url": url})
-        return cls._connected(settings, options)
+        return cls.from_settings(settings, **options)
 
     @classmethod
-    def _connected(cls, settings: Settings, options: dict[str, Any]) -> Self:
+    def from_settings(cls, settings: Settings, **options: Any) -> Self:
         """Return a manager for the broker and the store that the configuration names; neither is opened yet."""
         if settings.store_url is not None:
             options.setdefault("store", connect_store(settings.store_url))
@@ -367,6 +371,8 @@ class MessageQueueManager:
                     filters=self._filters(ordered, GroupName(group)),
                     check=self.schemas.check,
                     health=_probe(configured, health_check),
+                    load_balancing=configured.load_balancing,
+                    max_concurrency=configured.max_concurrency,
                 )
             )
             return handler

@@ -16,6 +16,7 @@ from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
 from godwit.core.queues import DEFAULT_MAX_CRASHES
 from godwit.core.retry import RetryPolicy
+from godwit.core.settings import LoadBalancing
 from godwit.runtime.health import HealthProbe
 
 Handler = Callable[..., Any]
@@ -34,7 +35,8 @@ class Consumer:
 
     `weights` shares the pulls among the queues; `strict` serves them in the order given instead. Messages that a
     queue's filter does not want are done without being handled; what `check` refuses can never be handled. A message
-    that was near `last_chance` crashes is handled alone.
+    that was near `last_chance` crashes is handled alone. `max_concurrency` is the cap of the whole group, which
+    `load_balancing` shares out.
     """
 
     handler: Handler
@@ -55,6 +57,8 @@ class Consumer:
     filters: Mapping[QueueName, Callable[[Message], bool]] = field(default_factory=dict)
     check: Callable[[Message], None] | None = None
     health: HealthProbe = DEFAULT_HEALTH
+    load_balancing: LoadBalancing = LoadBalancing.LEAST_CONNECTIONS
+    max_concurrency: int | None = None
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -42,6 +42,7 @@ class ConsumerInstance(msgspec.Struct, frozen=True, kw_only=True):
     error_count: int = 0
     average_processing_time_ms: float = 0.0
     detail: str | None = None
+    concurrency: int = 0
 
     def seen(self, now_ms: int) -> ConsumerInstance:
         """Return it as an onlooker sees it: one whose heartbeat is missing has failed."""
@@ -74,11 +75,19 @@ class Heartbeat:
     """Writes a worker's state into the broker's shared values."""
 
     def __init__(
-        self, shared: Shared, worker: str, tallies: Mapping[Place, Tally], *, interval: timedelta, clock: Clock
+        self,
+        shared: Shared,
+        worker: str,
+        tallies: Mapping[Place, Tally],
+        *,
+        interval: timedelta,
+        clock: Clock,
+        concurrency: Mapping[Place, int] | None = None,
     ) -> None:
         self._shared = shared
         self._worker = worker
         self._tallies = tallies
+        self._concurrency = concurrency or {}
         self._interval_ms = milliseconds(interval)
         self._clock = clock
         self._started_ms = clock.now_ms()
@@ -102,6 +111,7 @@ class Heartbeat:
                 error_count=tally.errors,
                 average_processing_time_ms=tally.run_ms / tally.processed if tally.processed else 0.0,
                 detail=detail,
+                concurrency=self._concurrency.get(place, 0),
             )
             await self._write(place, msgspec.json.encode(instance))
 

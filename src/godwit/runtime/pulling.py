@@ -15,6 +15,7 @@ from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.handling import Judgement
 from godwit.core.logs import get_logger
 from godwit.core.names import QueueName
+from godwit.runtime.balancing import Credits
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.execution import Execution
 from godwit.runtime.gate import Gate
@@ -49,8 +50,10 @@ class Puller:
         gate: Gate,
         quarantine: Quarantine,
         grace: timedelta,
+        credits_: Credits,
     ) -> None:
         self.consumer = consumer
+        self._credits = credits_
         self.running: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
         self._broker = broker
@@ -89,8 +92,8 @@ class Puller:
             await self._last_chance(self._suspected)
             return
         await self._quarantine.may_begin()
-        free = consumer.concurrency - len(self.running) - len(self._line)
-        if not free:
+        free = self._credits.now - len(self.running) - len(self._line)
+        if free <= 0:
             self._freed.clear()
             await self._freed.wait()
             return
@@ -186,6 +189,11 @@ class Puller:
         """Free a slot. A done callback would do the same, one turn of the loop later."""
         self.running.discard(task)
         self._freed.set()
+
+    async def balance(self) -> None:
+        """Learn how many messages this member of the group may hold."""
+        if await self._credits.refresh():
+            self._freed.set()
 
     def nudge(self) -> None:
         """Look again at once."""

@@ -24,10 +24,11 @@ from godwit.core.logs import get_logger
 from godwit.core.names import AckId
 from godwit.core.retry import RetryPolicy
 from godwit.runtime.accounts import Accounts
+from godwit.runtime.balancing import Credits
 from godwit.runtime.condition import Condition
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.gate import SharedGate, Turnstile
-from godwit.runtime.heartbeat import Heartbeat
+from godwit.runtime.heartbeat import ConsumerInstance, Heartbeat, instances
 from godwit.runtime.held import HeldTable
 from godwit.runtime.pulling import Puller
 from godwit.runtime.quarantine import Quarantine
@@ -87,7 +88,14 @@ class Worker:
         interval = self._settings.heartbeat_interval
         tallies = self.accounts.tallies
         self._condition = Condition(
-            Heartbeat(broker.shared, self.name, tallies, interval=interval, clock=clock),
+            Heartbeat(
+                broker.shared,
+                self.name,
+                tallies,
+                interval=interval,
+                clock=clock,
+                concurrency={(queue, one.group): one.concurrency for one in consumers for queue in one.queues},
+            ),
             consumers,
             worker=self.name,
             metrics=self.accounts.metrics,
@@ -107,7 +115,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._leave = asyncio.Event()
 
-    def _puller(self, consumer: Consumer, turnstile: Turnstile) -> Puller:
+    def _puller(self, consumer: Consumer, turnstile: Turnstile, credits_: Credits) -> Puller:
         def decide(error: BaseException, delivery: Delivery) -> Judgement:
             return judge(
                 error,
@@ -130,17 +138,19 @@ class Worker:
             gate=turnstile,
             quarantine=self._quarantine,
             grace=self._settings.grace,
+            credits_=credits_,
         )
 
     def _watched(self, consumer: Consumer) -> Watched:
         turnstile = Turnstile(self._gate)
-        puller = self._puller(consumer, turnstile)
+        credits_ = Credits(consumer, self.name, self._members)
+        puller = self._puller(consumer, turnstile, credits_)
         self._pullers.append(puller)
         return Watched(
             puller.run,
             name=consumer.name,
             passed=lambda: turnstile.passed,
-            has_room=lambda: self._quarantine.is_open and len(puller.running) < consumer.concurrency,
+            has_room=lambda: self._quarantine.is_open and len(puller.running) < credits_.now,
             patience=PATIENCE + (consumer.batch_timeout if consumer.batch is not None else timedelta(0)),
         )
 
@@ -151,7 +161,7 @@ class Worker:
         self._renewer.start()
         self.watchdog.start()
         care = [asyncio.create_task(step, name=f"godwit {name}") for name, step in self._care()]
-        await self._condition.beat()
+        await self._beat()
         try:
             await self._stop.wait()
         finally:
@@ -169,12 +179,21 @@ class Worker:
             await self._unless_leaving(self._condition.goodbye(), ANSWER_WITHIN)
             log.info("worker stopped", worker=self.name, processed=self.accounts.processed, handed_back=handed_back)
 
+    async def _members(self, queue: str) -> list[ConsumerInstance]:
+        return await instances(self._broker.shared, self._clock, queue)
+
+    async def _beat(self) -> None:
+        """Say how this worker does, and learn who else is there to share the work with."""
+        await self._condition.beat()
+        for puller in self._pullers:
+            await puller.balance()
+
     def _care(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Give what a worker does beside pulling."""
         yield "watchdog", self.watchdog.run()
         yield "maintenance", self._regularly(self._broker.maintain, MAINTAIN_EVERY)
         yield "gate", self._regularly(self._refresh, REFRESH_EVERY)
-        yield "heartbeat", self._regularly(self._condition.beat, self._settings.heartbeat_interval)
+        yield "heartbeat", self._regularly(self._beat, self._settings.heartbeat_interval)
         for number, consumer in enumerate(self._consumers):
             ask = partial(self._condition.ask, number)
             yield f"health of {consumer.name}", self._regularly(ask, consumer.health.interval)
