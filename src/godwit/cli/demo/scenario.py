@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from godwit.core.clock import utc_now
+from godwit.core.handling import Permanent
 from godwit.core.message import Message, Scheduling
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -16,7 +17,8 @@ from godwit.core.retry import RetryPolicy
 LEASE: Final = timedelta(seconds=3)
 """Short, so that what a killed worker held comes back while one watches."""
 RETRIES: Final = RetryPolicy(max_attempts=4, initial_delay=timedelta(milliseconds=300), jitter=0.2)
-WORK_SECONDS: Final = 0.008
+WORK_SECONDS: Final = 0.08
+AT_ONCE: Final = 10
 PUBLISHERS: Final = 2
 KEYS: Final = 30
 PRIORITIES: Final = {10: 0.3, 50: 0.4, 75: 0.2, 95: 0.1}
@@ -72,20 +74,12 @@ def _content(random: Random, flaky: float, broken: float) -> dict[str, Any]:
     return {"customer": random.randrange(10_000), "fails": fails, "broken": random.random() < broken}
 
 
-class Transient(Exception):
-    """The server at the other end did not answer."""
-
-
-class Permanent(Exception):
-    """This message can never be handled."""
-
-
 def handle(message: Message, failures: int) -> None:
     """Do what the payload says: fail for good, fail so many times, or succeed."""
     if message.payload["broken"]:
         raise Permanent("there is no such address")
     if failures < message.payload["fails"]:
-        raise Transient("the server did not answer")
+        raise ConnectionError("the server did not answer")
 
 
 def doomed(message: Message) -> bool:

@@ -1,4 +1,4 @@
-"""A worker process of the demo: pulls, handles, records the effect, settles."""
+"""A worker process of the demo: the runtime's worker, with handlers that record their effect."""
 
 from __future__ import annotations
 
@@ -7,83 +7,61 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from datetime import timedelta
-from random import Random
 from typing import Final
 
-from godwit.brokers.contract import Ack, Broker, Delivery, GiveUp, Nack, Settlement
 from godwit.brokers.urls import connect
 from godwit.cli.demo.records import Handled, Part, Record, part_of
-from godwit.cli.demo.scenario import LEASE, PLACES, RETRIES, WORK_SECONDS, Permanent, Place, Transient, handle
-from godwit.core.clock import utc_now
-from godwit.core.failure import ErrorType, FailureKind, ProcessingError
+from godwit.cli.demo.scenario import AT_ONCE, LEASE, PLACES, RETRIES, WORK_SECONDS, Place, handle
+from godwit.core.breaker import BreakerRule
+from godwit.core.message import Message
+from godwit.runtime.consumer import CURRENT, Consumer
+from godwit.runtime.worker import Worker, WorkerSettings
 
-BATCH: Final = 10
-WAIT: Final = timedelta(milliseconds=500)
+PARENT_SECONDS: Final = 0.5
+PATIENT: Final = BreakerRule(failure_threshold=1_000_000)
+"""Handlers fail by the script here, which says nothing about the health of anything."""
 
 
-class Worker:
-    """Serves every place of the demo until it is told to stop."""
+def consumer(place: Place, part: Part, record: Record) -> Consumer:
+    """Return what handles the messages of a place."""
 
-    def __init__(self, part: Part, broker: Broker) -> None:
-        self._name, self._broker = part.name, broker
-        self._record = Record(part.record, forget=part.forget)
-        self._random = Random(f"{part.seed}:{part.name}")
-
-    async def serve(self, place: Place, stopped: Callable[[], bool]) -> None:
-        """Pull, handle, settle."""
-        while not stopped():
-            deliveries = await self._broker.pull(
-                place.queue, place.group, worker=self._name, limit=BATCH, lease=LEASE, wait=WAIT
-            )
-            settlements = [await self._attempt(delivery) for delivery in deliveries]
-            if settlements:
-                await self._broker.settle(settlements)
-
-    async def _attempt(self, delivery: Delivery) -> Settlement:
+    async def handler(message: Message) -> None:
         await asyncio.sleep(WORK_SECONDS)
-        message = delivery.open()
-        try:
-            handle(message, delivery.failures)
-        except Transient as error:
-            why = _remembered(error, ErrorType.NETWORK, retryable=True)
-            delay = RETRIES.delay(attempt=delivery.failures + 1, jitter=self._random.random())
-            if delay is None:
-                return GiveUp(delivery.ack_id, FailureKind.TRANSIENT, why)
-            return Nack(delivery.ack_id, delay, why)
-        except Permanent as error:
-            why = _remembered(error, ErrorType.VALIDATION, retryable=False)
-            return GiveUp(delivery.ack_id, FailureKind.PERMANENT, why)
+        handle(message, CURRENT.get()[0].delivery.failures)
         # Recorded before it is acked: dying in between handles it twice, never zero times.
         effect = Handled(
             id=message.id,
-            queue=delivery.queue,
-            group=delivery.group,
-            worker=self._name,
+            queue=place.queue,
+            group=place.group,
+            worker=part.name,
             at_ns=time.monotonic_ns(),
             key=message.ordering_key,
             turn=message.payload.get("turn", 0),
         )
-        self._record.add([effect])
-        return Ack(delivery.ack_id)
+        record.add([effect])
 
-
-def _remembered(error: Exception, type: ErrorType, *, retryable: bool) -> ProcessingError:
-    return ProcessingError(type=type, message=str(error), retryable=retryable, timestamp=utc_now())
+    return Consumer(
+        handler=handler,
+        queues=(place.queue,),
+        group=place.group,
+        concurrency=AT_ONCE,
+        lease=LEASE,
+        retry_policy=RETRIES,
+    )
 
 
 async def work(part: Part) -> None:
     """Serve all places at once until SIGTERM, or until whoever started this process is gone."""
-    stop, parent = asyncio.Event(), os.getppid()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    record, parent = Record(part.record, forget=part.forget), os.getppid()
     async with connect(part.url) as broker:
-        worker = Worker(part, broker)
-
-        def stopped() -> bool:
-            return stop.is_set() or os.getppid() != parent
-
-        await asyncio.gather(*(worker.serve(place, stopped) for place in PLACES))
+        consumers = [consumer(place, part, record) for place in PLACES]
+        worker = Worker(broker, consumers, name=part.name, settings=WorkerSettings(breaker=PATIENT))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        running = asyncio.create_task(worker.run())
+        while not running.done() and os.getppid() == parent:
+            await asyncio.wait([running], timeout=PARENT_SECONDS)
+        worker.stop()
+        await running
 
 
 if __name__ == "__main__":
