@@ -2,7 +2,8 @@
 
 The blocks of a document run in order in one new folder, which holds `examples` and nothing else, so that a page can be
 read as a session. A block is left out by
-`<!-- not run: the reason -->` right above it.
+`<!-- not run: the reason -->` right above it. A page that says `<!-- needs: redis -->` gets a server of its own, whose
+address is in the variable named in `SERVERS`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.project.specification import ROOT
+from tests.servers.redis import redis_server
 
 _BLOCK = re.compile(
     r"^(?P<mark><!-- not run: (?P<reason>.*?) -->\n+)?```(?P<kind>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+_NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
+SERVERS: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {"redis": ("REDIS_URL", redis_server)}
 RUN = {"python": [sys.executable, "-W", "error", "-"], "sh": ["sh", "-eu"]}
 
 
@@ -53,6 +59,14 @@ def test_every_example_of_a_document_runs(document: Path, tmp_path: Path) -> Non
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     if (ROOT / "examples").exists():
         (tmp_path / "examples").symlink_to(ROOT / "examples")
+    with ExitStack() as servers:
+        for name in _NEEDS.findall(document.read_text(encoding="utf-8")):
+            variable, start = SERVERS[name]
+            environment[variable] = servers.enter_context(start()).url
+        run_blocks(document, tmp_path, environment)
+
+
+def run_blocks(document: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     for block in blocks(document):
         if block.reason is None:
             ran = subprocess.run(

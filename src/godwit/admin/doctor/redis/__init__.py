@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -31,10 +32,15 @@ TIMEOUT_SECONDS: Final = 5.0
 async def examine(url: str, *, span: timedelta, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:
     """Look at the server a URL names."""
     async with _client(url) as client:
-        facts = await gather(client, span=span, clock=clock)
-        found = [*durability.judge(facts), *capacity.judge(facts), await examine_groups(client)]
-        specs = await _specs(client)
-    return found + await _journals(url, specs, span)
+        specs, groups = await _specs(client), await examine_groups(client)
+        facts, journals = await asyncio.gather(
+            gather(client, span=span, clock=clock), _journals(url, specs, span), return_exceptions=True
+        )
+        if isinstance(facts, BaseException):
+            raise facts
+        if isinstance(journals, BaseException):
+            raise journals
+    return [*durability.judge(facts), *capacity.judge(facts), groups, *journals]
 
 
 @asynccontextmanager
