@@ -18,12 +18,19 @@ from godwit.store.urls import connect
 from tests.scheduler.making import NOON, QUEUE
 
 
+class LastingBroker(MemoryBroker):
+    """A broker that outlives the managers that close it, as a server does."""
+
+    async def close(self) -> None:
+        """Stay."""
+
+
 class Office:
     """What several schedulers share."""
 
     def __init__(self, store_url: str) -> None:
         self.clock = ManualClock(to_ms(NOON))
-        self.broker = MemoryBroker(clock=self.clock)
+        self.broker = LastingBroker(clock=self.clock)
         self.store_url = store_url
         self._count = 0
 

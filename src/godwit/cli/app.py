@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "purge": "godwit.cli.control",
     "route": "godwit.cli.route",
     "worker": "godwit.cli.worker",
+    "schedule": "godwit.cli.schedule",
+    "scheduler": "godwit.cli.scheduler",
     "pipeline": "godwit.cli.pipeline",
     "config": "godwit.cli.config",
     "backup": "godwit.cli.backup",

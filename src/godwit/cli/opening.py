@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from godwit.brokers.contract import Broker
@@ -14,6 +14,9 @@ from godwit.cli.options import DEFAULT_FILE
 from godwit.config import load
 from godwit.core.errors import BrokerUnavailable
 from godwit.core.settings import Settings
+
+if TYPE_CHECKING:
+    from godwit.manager import MessageQueueManager
 
 _SQLITE: Final = "sqlite:///"
 
@@ -51,3 +54,14 @@ async def opened(url: str | None, *, create: bool = False) -> AsyncIterator[Brok
         check_exists(settings.broker_url)
     async with connect_for(settings) as broker:
         yield broker
+
+
+@asynccontextmanager
+async def manager_for(url: str | None, store: str | None = None) -> AsyncIterator[MessageQueueManager]:
+    """Open a manager for the broker and the store that options or the configuration name."""
+    from godwit.manager import MessageQueueManager
+
+    settings = settings_for(url, store)
+    check_exists(settings.broker_url)
+    async with MessageQueueManager.from_settings(settings) as manager:
+        yield manager

@@ -168,6 +168,9 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
         if CHILD in os.environ:
             orphaned = asyncio.create_task(stop_when_orphaned(worker, os.getppid()))
             stack.callback(orphaned.cancel)
+        if manager.store is not None:
+            ticking = asyncio.create_task(manager.scheduler.run(), name="godwit scheduler")
+            stack.callback(ticking.cancel)
         if not signals.count:
             await worker.run()
         leave_soon()

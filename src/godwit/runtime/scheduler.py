@@ -21,11 +21,18 @@ from godwit.core.schedule_rules import check_due, check_name
 from godwit.core.settings import SchedulerSettings
 from godwit.runtime.scheduler_bulk import CANCELLED_AT_ONCE, Loaded, Progress, Row, batches, read_ahead
 from godwit.runtime.scheduler_doubts import Ask, Doubts
-from godwit.runtime.scheduler_health import SchedulerHealth, SchedulerMetrics
+from godwit.runtime.scheduler_health import (
+    SchedulerEntry,
+    SchedulerHealth,
+    SchedulerMetrics,
+    scheduler_check,
+    schedulers,
+)
 from godwit.runtime.scheduler_recurring import RecurringSchedules, misfire_of, unscheduled
 from godwit.runtime.scheduler_sending import Sender
 from godwit.runtime.scheduler_ticking import Ticked, Ticker
-from godwit.store.schedules import CampaignState, Lateness, Schedules
+from godwit.store.schedules import Backlog, CampaignState, Lateness, Schedules
+from godwit.telemetry.health import HealthCheck
 
 Prepare = Callable[[Message], Envelope]
 Publish = Callable[[Message, datetime], Awaitable[MessageId]]
@@ -309,6 +316,19 @@ class MessageScheduler:
     def stop(self) -> None:
         """Let `run()` return after the tick under way."""
         self._running.stop()
+
+    def check(self) -> HealthCheck:
+        """Return the health check of all schedulers: one ticks, and nothing is overdue."""
+
+        async def backlog() -> Backlog:
+            return await self._schedules.backlog(now=self._now)
+
+        every = self._settings.precision
+        return scheduler_check(self._broker.shared, backlog=backlog, every=every, clock=self._clock)
+
+    async def schedulers(self) -> Sequence[SchedulerEntry]:
+        """Return the schedulers of all processes as they last told: last tick, lag, backlog."""
+        return await schedulers(self._broker.shared)
 
     @property
     def _running(self) -> Ticker:

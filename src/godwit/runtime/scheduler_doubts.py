@@ -7,7 +7,7 @@ knows what its recorder has read, and the journal, which knows the rest.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from godwit.brokers.contract import Journal
 from godwit.core.errors import JournalLost
@@ -23,6 +23,23 @@ _ROWS: Final = 10_000
 _ID: Final = {event: LAYOUTS[event].index("message_id") for event in ARRIVALS}
 
 log = get_logger(__name__)
+
+
+class Statuses(Protocol):
+    """Who knows where messages stand; a store's `messages` does."""
+
+    async def status(self, message_id: MessageId) -> object | None:
+        """Say where a message stands, None when it is not known."""
+        ...
+
+
+def accepted_by(statuses: Statuses) -> Ask:
+    """Return what asks for the status of each message: one that has a status was accepted."""
+
+    async def ask(ids: Sequence[MessageId]) -> set[MessageId]:
+        return {one for one in ids if await statuses.status(one) is not None}
+
+    return ask
 
 
 class Doubts:

@@ -1,0 +1,59 @@
+"""`godwit scheduler`: bring what is scheduled to the broker in time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Annotated, Final
+
+import typer
+
+from godwit.cli.exits import Exit
+from godwit.cli.opening import manager_for
+from godwit.cli.options import Json, Store, Url
+from godwit.cli.output import print_json, remarks
+from godwit.cli.worker import write_logs
+
+EXAMPLES: Final = """Examples:
+
+\b
+  godwit scheduler --url redis://localhost --store postgresql://localhost/godwit
+  godwit scheduler --once --json
+"""
+
+
+def scheduler(
+    once: Annotated[bool, typer.Option("--once", help="Look once and leave; for a cron job of your own.")] = False,
+    url: Url = None,
+    store: Store = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON.")] = False,
+    as_json: Json = False,
+) -> Exit:
+    """Run a scheduler until SIGTERM or Ctrl-C; run as many as you like, each firing is still one message.
+
+    `godwit worker` runs one beside its consumers whenever a store is configured.
+    """
+    write_logs(as_json=log_json)
+
+    async def run() -> Exit:
+        async with manager_for(url, store) as mq:
+            if once:
+                ticked = await mq.scheduler.tick()
+                if as_json:
+                    print_json(ticked)
+                else:
+                    remarks().print(f"{ticked.sent + ticked.swept:,} messages sent.")
+                return Exit.OK
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, mq.scheduler.stop)
+            remarks().print("scheduling", highlight=False)
+            await mq.scheduler.run()
+        return Exit.OK
+
+    return asyncio.run(run())
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("scheduler", epilog=EXAMPLES)(scheduler)

@@ -1,0 +1,115 @@
+"""`godwit schedule` and `godwit scheduler`, typed as a person would."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from godwit.core.clock import utc_now
+from tests.cli.terminal import Terminal
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    terminal = Terminal(tmp_path)
+    terminal.type("publish", "mail", "1", "--declare")
+    return terminal
+
+
+def test_a_schedule_is_added_listed_shown_and_changed(terminal: Terminal) -> None:
+    added = terminal.type(
+        "schedule",
+        "add",
+        "mail",
+        '{"to": 1}',
+        "--cron",
+        "0 7 * * MON-FRI",
+        "--timezone",
+        "Europe/Berlin",
+        "--id",
+        "daily",
+    )
+    assert added.stdout == "daily\n"
+    head, line = terminal.type("schedule", "list").stdout.splitlines()
+    assert head.split() == ["id", "queue", "when", "zone", "next", "status", "fired"]
+    assert line.startswith("daily  mail   0 7 * * MON-FRI  Europe/Berlin")
+    assert "p50" not in terminal.type("schedule", "show", "daily").stdout
+    (shown,) = terminal.json("schedule", "show", "daily")
+    assert (shown["cron"], shown["status"], shown["message"]["payload"]) == ("0 7 * * MON-FRI", "active", {"to": 1})
+    assert len(shown["next"]) == 5
+    terminal.type("schedule", "pause", "daily")
+    assert terminal.json("schedule", "list", "--status", "paused")[0]["id"] == "daily"
+    terminal.type("schedule", "resume", "daily")
+    terminal.type("schedule", "cancel", "daily")
+    assert terminal.type("schedule", "cancel", "daily", code=1).stderr == "daily was over already.\n"
+    assert "fires no more" in terminal.type("schedule", "resume", "daily", code=2).stderr
+    assert "There is no schedule 'other'" in terminal.type("schedule", "cancel", "other", code=4).stderr
+
+
+def test_a_message_due_tomorrow_waits_in_the_store_until_it_is_cancelled(terminal: Terminal) -> None:
+    assert terminal.type("schedule", "list", code=1).stderr == "Nothing is scheduled.\n"
+    known = terminal.type("schedule", "add", "mail", "--at", "1d").stdout.strip()
+    (listed,) = terminal.json("schedule", "list")
+    assert (listed["id"], listed["status"]) == (known, "created")
+    (ticked,) = terminal.json("scheduler", "--once")
+    assert ticked["sent"] == 0
+    terminal.type("schedule", "cancel", known)
+    assert terminal.json("schedule", "show", known)[0]["status"] == "cancelled"
+
+
+def test_previews_need_no_store(terminal: Terminal) -> None:
+    lines = terminal.type(
+        "schedule", "preview", "--cron", "30 2 29 2 *", "--timezone", "Asia/Tokyo", "-n", "3"
+    ).stdout.splitlines()
+    assert [line[4:] for line in lines] == ["-02-29 02:30:00+09:00"] * 3
+    refused = terminal.type("schedule", "preview", "--cron", "0 0 31 2 *", code=2).stderr
+    assert "there is no 31 February, so it would never fire" in refused
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mail"], "Give either --cron or --at"),
+        (["mail", "--cron", "@daily", "--at", "1h"], "Give either --cron or --at"),
+        (["mail", "--cron", "* * *"], "has 3 fields"),
+        (["mail", "--cron", "@daily", "--timezone", "Mars"], "Use an IANA name"),
+        (["mail", "--at", "2020-01-01T00:00:00Z"], "in the past"),
+        (["mail", "--at", "500d"], "SCHEDULER_MAX_FUTURE_DAYS"),
+        (["mail", "{", "--at", "2h"], "PAYLOAD"),
+    ],
+)
+def test_what_cannot_be_scheduled_is_refused(terminal: Terminal, words: list[str], said: str) -> None:
+    assert said in terminal.type("schedule", "add", *words, code=2).stderr
+
+
+def test_an_unknown_queue_is_refused(terminal: Terminal) -> None:
+    assert "'nowhere' is not declared" in terminal.type("schedule", "add", "nowhere", "--at", "1d", code=4).stderr
+
+
+def test_a_campaign_is_loaded_once_and_cancelled_as_a_whole(terminal: Terminal, tmp_path: Path) -> None:
+    due = utc_now() + timedelta(days=2)
+    rows = [{"key": f"u{number}", "deliver_at": due.isoformat(), "payload": number} for number in range(50)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    load = ("schedule", "load", "spring", str(file), "--queue", "mail")
+    assert terminal.type(*load).stderr == "50 read, 50 scheduled.\n"
+    assert terminal.type(*load, code=1).stderr == "50 read, 0 scheduled.\n"
+    (state,) = terminal.json("schedule", "campaign", "spring")
+    assert (state["planned"], state["waiting"]) == (50, 50)
+    assert terminal.json("schedule", "campaign", "spring", "--cancel", "--yes") == [{"cancelled": 50}]
+    assert "'spring' was cancelled" in terminal.type(*load, code=2).stderr
+
+
+def test_a_bad_line_is_named(terminal: Terminal) -> None:
+    due = (utc_now() + timedelta(days=2)).isoformat()
+    good = json.dumps({"key": "a", "deliver_at": due})
+    for bad, said in (
+        ('{"key": 1}', "line 2 of -"),
+        (json.dumps({"key": "b", "deliver_at": "2027-01-01T00:00:00"}), "without a time zone"),
+        (json.dumps({"key": "", "deliver_at": due}), "key is ''"),
+    ):
+        typed = terminal.type("schedule", "load", "c", "-", "--queue", "mail", input=f"{good}\n{bad}\n", code=2)
+        assert said in typed.stderr
