@@ -84,7 +84,12 @@ class RabbitMQBroker:
         self._carer = Carer(self._hands, self._ledger, self._returner, clock)
         self._listeners = Listeners(self._intake, self._hands, clock, self._care)
         self._publisher = Publisher(
-            self._link, self._ledger, self.names, body=journal_bodies, redeclare=self._redeclare
+            self._link,
+            self._ledger,
+            self.names,
+            body=journal_bodies,
+            redeclare=self._redeclare,
+            waiting=lambda queue: self._declarer.waiting(self._link, queue),
         )
         self._settler = Settler(self._hands, self._ledger, self._returner, clock)
         prefix = secrets.token_hex(3)

@@ -89,6 +89,11 @@ class Channel:
         """Whether it can be used."""
         return self.failure is None and self._connection.failure is None
 
+    @property
+    def idle(self) -> bool:
+        """Whether every publish is decided."""
+        return not self._windows
+
     # Calls
 
     async def call(self, frame: Frame) -> Any:

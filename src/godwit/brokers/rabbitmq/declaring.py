@@ -67,6 +67,13 @@ class Declarer:
         frames = [commands.Queue.Purge(queue=self._names.group(queue, group)) for group in groups]
         await self._call(await link.connection(), frames)
 
+    async def waiting(self, link: Link, server_queue: str) -> int:
+        """Return how many messages the server has ready in a queue."""
+        channel = await (await link.connection()).channel()
+        answer = await channel.call(commands.Queue.Declare(queue=server_queue, passive=True))
+        await channel.close()
+        return int(answer.message_count)
+
     async def _call(self, connection: Connection, frames: Iterable[Frame]) -> None:
         # A refusal closes the channel, so each attempt has its own.
         channel = await connection.channel()

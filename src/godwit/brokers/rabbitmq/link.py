@@ -165,6 +165,15 @@ class Link:
                 self._publisher = await connection.channel(confirms=True)
             return self._publisher
 
+    async def renew(self) -> None:
+        """Publish on a new channel from now on.
+
+        A channel that met a queue without a leader may go on refusing for it after the election.
+        """
+        old, self._publisher = self._publisher, None
+        if old is not None and old.idle:
+            await old.close()
+
     def _blocked(self, reason: str) -> BrokerUnavailable:
         remedy = "Free memory or disk on the server; publish again then. Consumers go on working."
         return BrokerUnavailable(self.address.shown, f"the server blocks publishers ({reason})", remedy)

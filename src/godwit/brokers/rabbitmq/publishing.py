@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from godwit.brokers.chunks import publish_chunks
 from godwit.brokers.contract import Receipt
-from godwit.brokers.rabbitmq.channel import CONFIRMED, REFUSED
+from godwit.brokers.rabbitmq.channel import CONFIRMED, UNROUTABLE
 from godwit.brokers.rabbitmq.holding import hold_address
 from godwit.brokers.rabbitmq.ledger import sending
 from godwit.brokers.rabbitmq.ledger.books import Books
@@ -19,10 +20,12 @@ from godwit.brokers.rabbitmq.topology import Names
 from godwit.brokers.rabbitmq.wire import Outgoing
 from godwit.core import faults
 from godwit.core.envelope import Envelope
-from godwit.core.errors import GodwitError, NotRouted, PartialPublish, QueueFull
+from godwit.core.errors import BrokerBusy, GodwitError, NotRouted, PartialPublish, QueueFull
 from godwit.core.names import QueueName
 
 AFTER_CONFIRM: Final = "rabbitmq.publish.confirmed"
+PAUSE_SECONDS: Final = 0.1
+"""Between attempts at a queue that refuses though it is not full: an election takes a few of them."""
 
 
 class Publisher:
@@ -36,9 +39,10 @@ class Publisher:
         *,
         body: bool,
         redeclare: Callable[[QueueName], Awaitable[None]],
+        waiting: Callable[[str], Awaitable[int]],
     ) -> None:
         self._link, self._ledger, self._names, self._body = link, ledger, names, body
-        self._redeclare = redeclare
+        self._redeclare, self._waiting = redeclare, waiting
 
     async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
         """Check the whole call, then store it chunk by chunk."""
@@ -78,31 +82,34 @@ class Publisher:
         return receipts
 
     async def _send(self, plan: Plan) -> None:
+        """Send until everything is confirmed; a refusal is repeated unless the queue is really full."""
         messages = [message for one in plan.fresh for message in self._messages(plan, one)]
-        if not messages:
-            return
-        outcomes = await self._link.send(messages)
-        if all(outcome in (CONFIRMED, REFUSED) for outcome in outcomes):
-            self._check_room(plan, messages, outcomes)
-            return
-        # Somebody removed what was declared: declare it again and send once more what led nowhere.
-        await self._redeclare(plan.queue)
-        lost = [
-            message for message, outcome in zip(messages, outcomes, strict=True) if outcome not in (CONFIRMED, REFUSED)
-        ]
-        again = await self._link.send(lost)
-        for message, outcome in zip(lost, again, strict=True):
-            if outcome not in (CONFIRMED, REFUSED):
-                raise NotRouted(message.message_id, message.type, message.exchange or message.routing_key)
-        self._check_room(plan, messages, outcomes)
-        self._check_room(plan, lost, again)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._link.address.publish_seconds
+        redeclared = False
+        while messages:
+            outcomes = await self._link.send(messages)
+            lost = [message for message, outcome in zip(messages, outcomes, strict=True) if outcome == UNROUTABLE]
+            messages = [message for message, outcome in zip(messages, outcomes, strict=True) if outcome != CONFIRMED]
+            if lost and redeclared:
+                raise NotRouted(lost[0].message_id, lost[0].type, lost[0].exchange or lost[0].routing_key)
+            if lost:
+                # Somebody may have removed what was declared: declare it again and send once more what led nowhere.
+                await self._redeclare(plan.queue)
+                redeclared = True
+            elif messages:
+                await self._refused(plan, deadline - loop.time())
 
-    def _check_room(self, plan: Plan, messages: Sequence[Outgoing], outcomes: bytearray) -> None:
-        if REFUSED not in outcomes:
-            return
-        message = messages[outcomes.index(REFUSED)]
-        full = next((name for name in plan.groups if self._names.group(plan.queue, name) == message.routing_key), None)
-        raise QueueFull(plan.queue, full or plan.groups[0], "max_length", self._link.address.max_length)
+    async def _refused(self, plan: Plan, left: float) -> None:
+        """Tell a full queue from one that has no leader for the moment."""
+        most = self._link.address.max_length
+        for group in plan.groups:
+            if await self._waiting(self._names.group(plan.queue, group)) >= most:
+                raise QueueFull(plan.queue, group, "max_length", most)
+        if left <= 0:
+            raise BrokerBusy("publish", self._link.address.publish_seconds)
+        await asyncio.sleep(PAUSE_SECONDS)
+        await self._link.renew()
 
     def _messages(self, plan: Plan, one: Numbered) -> list[Outgoing]:
         """Return what is sent for one message: once through the exchange, or once for each group it is for."""

@@ -6,6 +6,7 @@ none; the ledger knows which is the newer one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,8 +23,9 @@ from godwit.brokers.rabbitmq.link import Link
 from godwit.brokers.rabbitmq.parcels import Card, pack
 from godwit.brokers.rabbitmq.topology import DEAD_KEY, Names
 from godwit.brokers.rabbitmq.wire import Outgoing
-from godwit.core.errors import NotRouted
+from godwit.core.errors import BrokerBusy, NotRouted
 
+PAUSE_SECONDS: Final = 0.1
 FULL_PAUSE_MS: Final = 1_000
 """A copy that finds its queue full waits so long before it tries again."""
 
@@ -88,20 +90,26 @@ class Returner:
 
     async def deliver(self, messages: Sequence[Outgoing]) -> None:
         """Publish until everything is confirmed; what finds its queue full takes the way through a hold."""
-        outcomes = await self._link.send(messages)
-        again = []
-        for message, outcome in zip(messages, outcomes, strict=True):
-            if outcome == CONFIRMED:
-                continue
-            if outcome != REFUSED:
-                raise NotRouted(message.message_id, message.type, message.exchange or message.routing_key)
-            again.append(message)
-        if again:
-            await self.deliver([self._later(message) for message in again])
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._link.address.publish_seconds
+        while messages:
+            outcomes = await self._link.send(messages)
+            refused = []
+            for message, outcome in zip(messages, outcomes, strict=True):
+                if outcome == REFUSED:
+                    refused.append(self._later(message))
+                elif outcome != CONFIRMED:
+                    raise NotRouted(message.message_id, message.type, message.exchange or message.routing_key)
+            messages = refused
+            if messages:
+                if loop.time() > deadline:
+                    raise BrokerBusy("publish", self._link.address.publish_seconds)
+                await asyncio.sleep(PAUSE_SECONDS)
+                await self._link.renew()
 
     def _later(self, message: Outgoing) -> Outgoing:
         if message.exchange:
-            return message  # a hold or a dead letter exchange: nothing there is ever full, so try once more
+            return message  # a hold or a dead letter exchange is never full: it has no leader for the moment
         mark = self._names.mark_of(message.routing_key)
         exchange, key = hold_address(FULL_PAUSE_MS, mark)
         return message._replace(exchange=exchange, routing_key=key, expiration_ms=None)

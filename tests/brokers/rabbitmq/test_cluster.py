@@ -1,0 +1,84 @@
+"""Three nodes: the leader of a quorum queue dies while messages are published and consumed, and nobody notices much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from godwit.brokers.contract import Ack
+from godwit.brokers.rabbitmq import RabbitMQBroker
+from godwit.core.envelope import seal
+from godwit.core.errors import BrokerUnavailable
+from godwit.core.message import Message
+from godwit.core.names import QueueName
+from godwit.core.queues import QueueSpec
+from tests.conformance.harness import LONG, G
+from tests.servers.processes import HOST
+from tests.servers.rabbitmq import RabbitNode, cluster
+from tests.waiting import eventually
+
+CLUSTERED = QueueName("clustered")
+BATCHES, SIZE = 60, 20
+SILENCE_SECONDS = 10
+
+
+def leader_of(nodes: list[RabbitNode], queue: str) -> RabbitNode:
+    """Return the node that leads a quorum queue, and show that three have it."""
+    alive = next(node for node in nodes if node.alive)
+    listed = json.loads(alive.control("list_queues", "name", "leader", "members", "--formatter=json"))
+    (found,) = [one for one in listed if one["name"] == queue]
+    assert len(found["members"]) == 3
+    return next(node for node in nodes if node.name == found["leader"])
+
+
+@pytest.mark.timeout(170)
+@pytest.mark.xdist_group("rabbitmq cluster")
+async def test_rabbitmq_node_failure(tmp_path: Path) -> None:
+    with cluster(3) as nodes:
+        places = ",".join(f"{HOST}:{node.port}" for node in nodes)
+        url = f"amqp://guest:guest@{places}/?ledger={tmp_path / 'ledger.db'}"
+        async with RabbitMQBroker(url) as publisher, RabbitMQBroker(url) as consumer:
+            await publisher.declare(QueueSpec(name=CLUSTERED))
+            leader = await asyncio.to_thread(leader_of, nodes, publisher.names.group(CLUSTERED, G))
+            accepted: list[str] = []
+            done: list[str] = []
+            moments: list[float] = []
+
+            async def publish() -> None:
+                for number in range(BATCHES):
+                    batch = [seal(Message(id=f"m{number:03}-{n}", queue=CLUSTERED)) for n in range(SIZE)]
+                    accepted.extend(receipt.id for receipt in await publisher.publish(batch))
+
+            async def consume() -> None:
+                while len(set(done)) < BATCHES * SIZE:
+                    try:
+                        came = await consumer.pull(
+                            CLUSTERED, G, worker="w", limit=20, lease=LONG, wait=timedelta(seconds=1)
+                        )
+                        refused = set(await consumer.settle([Ack(one.ack_id) for one in came]))
+                    except BrokerUnavailable:
+                        continue
+                    if came:
+                        moments.append(time.monotonic())
+                    done.extend(one.message_id for one in came if one.ack_id not in refused)
+
+            consuming, publishing = asyncio.create_task(consume()), asyncio.create_task(publish())
+            await eventually(lambda: len(done) > 100, within=timedelta(seconds=30), what="some work")
+            await asyncio.to_thread(leader.kill)
+            killed = time.monotonic()
+            await publishing
+            async with asyncio.timeout(90):
+                await consuming
+            assert len(accepted) == len(set(accepted)) == BATCHES * SIZE
+            assert set(done) == set(accepted), "every confirmed message is delivered"
+            gaps = [
+                later - earlier for earlier, later in zip([killed, *moments], moments, strict=False) if later > killed
+            ]
+            assert max(gaps, default=0) < SILENCE_SECONDS, "clients go on by themselves"
+            assert await asyncio.to_thread(leader_of, nodes, publisher.names.group(CLUSTERED, G)) is not leader
+            assert await consumer.dead_letters.page(CLUSTERED) == []
