@@ -17,7 +17,7 @@ import msgspec
 from godwit.pipeline.jobs.run import RunSettings
 from tests.project.specification import ROOT
 
-PATIENCE_SECONDS = 400
+PATIENCE_SECONDS = 900
 
 
 class Driver:

@@ -148,7 +148,7 @@ def lake_rows(store: str, folder: Path, name: str = "default") -> Iterator[tuple
             return [file.path for file in await opened.pipelines.files(name, "journal")]
 
     for path in asyncio.run(files()):
-        table = pq.ParquetFile(folder / path).read(["shard", "seq", "event", "message_id"])
+        table = pq.ParquetFile(folder / name / path).read(["shard", "seq", "event", "message_id"])
         yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 

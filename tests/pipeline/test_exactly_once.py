@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+import pytest
 
 from godwit.pipeline.jobs.run import RunSettings
 from tests.pipeline.drivers import Driver, class_archive
@@ -19,6 +20,7 @@ ROWS = int(os.environ.get("GODWIT_SPARK_ROWS", "200000"))
 POINTS = ("pipeline.read", "pipeline.prepared", "pipeline.publishing", "pipeline.published", "pipeline.acknowledged")
 
 
+@pytest.mark.timeout(2_400)
 def test_whatever_is_killed_lost_or_restored_each_row_counts_once(tmp_path: Path) -> None:
     chance = Random(7)
     journal = WrittenJournal(tmp_path / "godwit.db")

@@ -12,7 +12,7 @@ import pytest
 from godwit.core.errors import GodwitError, InvalidSetting, JournalLost, PositionGap, StoreRequired
 from godwit.core.journal import Event
 from godwit.pipeline.connections import Connections
-from godwit.pipeline.jobs.run import RunSettings, run, running, wait
+from godwit.pipeline.jobs.run import RunSettings, follow, run
 from godwit.pipeline.publishing import Outcome
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, row
 from tests.pipeline.oracle import assert_agreement, journal_rows, stored_days
@@ -34,17 +34,21 @@ class Pipe:
 
     def settings(self, **changes: Any) -> RunSettings:
         return RunSettings(
-            **{"broker_url": self.journal.url, "store_url": self.store, "lake": str(self.lake), "once": True, "parts": PARTS, **changes}
+            **{
+                "broker_url": self.journal.url,
+                "store_url": self.store,
+                "lake": str(self.lake),
+                "once": True,
+                "parts": PARTS,
+                **changes,
+            }
         )
 
     def run(self, **changes: Any) -> list[Outcome]:
         outcomes: list[Outcome] = []
         settings = self.settings(**changes)
-        with (
-            Connections(settings.broker_url, settings.store_url) as connections,
-            running(self.spark, connections, settings, outcomes.append) as query,
-        ):
-            wait(query)
+        with Connections(settings.broker_url, settings.store_url) as connections:
+            follow(self.spark, connections, settings, outcomes.append)
         return outcomes
 
     def check(self, *, analytics: bool = True, lake: bool = True) -> int:

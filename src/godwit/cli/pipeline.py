@@ -18,6 +18,7 @@ EXAMPLES: Final = """Examples:
 """
 COMMANDS: Final = (
     "godwit.cli.pipelines.run",
+    "godwit.cli.pipelines.sql",
     "godwit.cli.pipelines.status",
     "godwit.cli.pipelines.forget",
 )

@@ -66,6 +66,10 @@ class Connections:
         assert self._store is not None  # noqa: S101 # open inside the block
         return self._run(call(self._store))
 
+    def run(self, call: Awaitable[T]) -> T:
+        """Carry out anything else that belongs in the same event loop."""
+        return self._run(call)
+
     async def _open(self) -> None:
         self._store = connect_store(self.store_url)
         await self._store.__aenter__()

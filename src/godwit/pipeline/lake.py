@@ -1,6 +1,6 @@
 """The lake: Parquet files that count once a manifest lists them.
 
-    <folder>/<dataset>/<run id>/day=2030-01-31/part-....parquet
+    <folder>/<name>/<dataset>/<run id>/day=2030-01-31/part-....parquet
 
 A run writes into a folder of its own, so that two drivers never meet and a killed one leaves nothing that counts. The
 store lists its files in the transaction that moves the position. Everybody reads through the manifest; files it does
@@ -46,7 +46,8 @@ class Lake:
     def __init__(self, folder: str, name: str) -> None:
         if not folder:
             raise InvalidSetting("lake", folder, "a folder, or an address such as s3a://bucket/lake")
-        self.folder = folder if "://" in folder else str(Path(folder).absolute())
+        # A folder of its own for each name: lakes in one place must not sweep each other's files.
+        self.folder = f"{folder if '://' in folder else Path(folder).absolute()}/{name}"
         self.name = name
 
     @property

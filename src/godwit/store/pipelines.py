@@ -48,7 +48,7 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a lake; `path` is relative to the lake's folder, `day` (UTC) is written like 2030-01-31."""
+    """A file of a lake; `path` is relative to the lake's own folder, `day` (UTC) is written like 2030-01-31."""
 
     path: str
     dataset: str

@@ -54,6 +54,17 @@ AcceptLoss = Annotated[
     bool, typer.Option("--accept-loss", help="Go on behind rows that the journal no longer holds; they are counted.")
 ]
 
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; may be repeated.", show_default=False),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port", parser=whole(0, 65_535), metavar="PORT", help="Serve /metrics there, on the loopback address."
+    ),
+]
+
 
 def settings_of(url: str | None, store: str | None) -> Settings:
     """Return the configuration of a command that reads a broker which exists."""

@@ -17,10 +17,12 @@ from godwit.cli.pipelines.options import (
     FIVE_SECONDS,
     AcceptLoss,
     Checkpoint,
+    Conf,
     Every,
     LakeFolder,
     Master,
     MaxRows,
+    MetricsPort,
     Name,
     Once,
     Queues,
@@ -28,6 +30,7 @@ from godwit.cli.pipelines.options import (
     settings_of,
 )
 from godwit.cli.pipelines.showing import ending_cleanly, shown
+from godwit.cli.values import pairs
 from godwit.cli.words import counted
 
 if TYPE_CHECKING:
@@ -66,6 +69,8 @@ def run_all(
     master: Master = LOCAL,
     checkpoint: Checkpoint = None,
     accept_loss: AcceptLoss = False,
+    conf: Conf = None,
+    metrics_port: MetricsPort = None,
     url: Url = None,
     store: Store = None,
     as_json: Json = False,
@@ -77,7 +82,7 @@ def run_all(
     """
     settings = _settings(
         ("archive", "analytics", "audit"), name, queues, once, every, max_rows, lake, master, checkpoint, accept_loss,
-        url, store,
+        conf, metrics_port, url, store,
     )  # fmt: skip
     return _finish(_run("pipeline", settings, quiet=as_json), as_json=as_json)
 
@@ -91,6 +96,8 @@ def analytics(
     master: Master = LOCAL,
     checkpoint: Checkpoint = None,
     accept_loss: AcceptLoss = False,
+    conf: Conf = None,
+    metrics_port: MetricsPort = None,
     url: Url = None,
     store: Store = None,
     as_json: Json = False,
@@ -100,8 +107,9 @@ def analytics(
     With --once the days are printed.
     """
     settings = _settings(
-        ("analytics",), name, queues, once, every, max_rows, None, master, checkpoint, accept_loss, url, store
-    )
+        ("analytics",), name, queues, once, every, max_rows, None, master, checkpoint, accept_loss, conf,
+        metrics_port, url, store,
+    )  # fmt: skip
     summary = _run("analytics", settings, quiet=as_json)
     if not once:
         return _finish(summary, as_json=as_json)
@@ -123,14 +131,17 @@ def archive(
     master: Master = LOCAL,
     checkpoint: Checkpoint = None,
     accept_loss: AcceptLoss = False,
+    conf: Conf = None,
+    metrics_port: MetricsPort = None,
     url: Url = None,
     store: Store = None,
     as_json: Json = False,
 ) -> Exit:
     """Write the journal to Parquet files in the lake; compact small files and sweep old ones."""
     settings = _settings(
-        ("archive",), name, queues, once, every, max_rows, lake, master, checkpoint, accept_loss, url, store
-    )
+        ("archive",), name, queues, once, every, max_rows, lake, master, checkpoint, accept_loss, conf,
+        metrics_port, url, store,
+    )  # fmt: skip
     return _finish(_run("archive", settings, quiet=as_json), as_json=as_json)
 
 
@@ -145,6 +156,8 @@ def _settings(
     master: str,
     checkpoint: str | None,
     accept_loss: bool,
+    conf: list[str] | None,
+    metrics_port: int | None,
     url: str | None,
     store: str | None,
 ) -> RunSettings:
@@ -164,6 +177,8 @@ def _settings(
         max_rows=max_rows,
         checkpoint=checkpoint,
         accept_loss=accept_loss,
+        spark=pairs(conf or []),
+        metrics_port=metrics_port,
     )
 
 

@@ -20,7 +20,7 @@ from godwit.core.journal import shard_name
 from godwit.core.names import QueueName
 from godwit.pipeline.auditing import Books, audit_key
 from godwit.pipeline.connections import Connections
-from godwit.pipeline.jobs.run import RunSettings, check, running, wait
+from godwit.pipeline.jobs.run import RunSettings, check, follow
 from godwit.pipeline.lake import Lake
 from godwit.pipeline.publishing import Outcome
 from godwit.pipeline.session import spark_session
@@ -112,8 +112,7 @@ def audited(
         report(outcome)
 
     listing = connections.broker(_snapshots) if settings.live else {}
-    with running(spark, connections, settings.run, note) as query:
-        wait(query)
+    follow(spark, connections, settings.run, note)
     return judge(spark, connections, settings, listing, now=from_ms(clock.now_ms()), rows=rows)
 
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from godwit.core.errors import InvalidSetting, listed
+from godwit.core.errors import InvalidSetting, PipelineFailed, listed
 from godwit.core.journal import Position
+from godwit.core.logs import get_logger
 from godwit.core.names import queue_name
 from godwit.pipeline.auditing import AuditPart
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.failures import explained
+from godwit.pipeline.housekeeping import compact, sweep
 from godwit.pipeline.lake import Lake
 from godwit.pipeline.offsets import chosen_shards
 from godwit.pipeline.options import ReadOptions, absolute, reader_of
 from godwit.pipeline.parts import AnalyticsPart, LakePart, Part
+from godwit.pipeline.progress import PipelineMetrics, listening
 from godwit.pipeline.publishing import Outcome, Publisher
 from godwit.pipeline.schema import columns, journal_schema
+from godwit.pipeline.serving import served
 from godwit.pipeline.session import LOCAL, folder_of, spark_session
 from godwit.pipeline.starting import as_option, starting_places
 
@@ -31,6 +36,10 @@ if TYPE_CHECKING:
 
 PARTS: Final = ("archive", "analytics", "audit")
 WAIT_SECONDS: Final = 1
+CHORE_SECONDS: Final = 600
+STARTS: Final = 5
+TOO_SLOW: Final = "failed to connect back"
+log = get_logger(__name__)
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +57,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_rows: int = 1_000_000
     checkpoint: str | None = None
     accept_loss: bool = False
+    spark: Mapping[str, str] = {}
+    metrics_port: int | None = None
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,15 +87,51 @@ def run(settings: RunSettings, *, report: Callable[[Outcome], None] = lambda _ou
 
 def _stream(connections: Connections, settings: RunSettings, note: Callable[[Outcome], None]) -> bool:
     """Run the query to its end; say whether it was interrupted."""
+    metrics = PipelineMetrics()
     with (
-        spark_session(f"godwit pipeline {settings.name}", master=settings.master) as spark,
-        running(spark, connections, settings, note) as query,
+        served(connections, metrics, settings.metrics_port),
+        spark_session(f"godwit pipeline {settings.name}", master=settings.master, settings=settings.spark) as spark,
+        listening(spark, metrics, settings.name),
     ):
         try:
-            wait(query)
+            follow(spark, connections, settings, note, chore=lambda: keep_house(spark, connections, settings))
+            keep_house(spark, connections, settings)
         except KeyboardInterrupt:
             return True
     return False
+
+
+def follow(
+    spark: SparkSession,
+    connections: Connections,
+    settings: RunSettings,
+    report: Callable[[Outcome], None],
+    *,
+    chore: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a query to its end in a session that is there.
+
+    Spark gives a new Python process ten seconds to come up, which a busy machine may not grant. Beginning again is
+    safe: the positions say what is done.
+    """
+    for left in reversed(range(STARTS)):
+        try:
+            with running(spark, connections, settings, report) as query:
+                wait(query, chore)
+        except PipelineFailed as failed:
+            if not left or TOO_SLOW not in failed.reason:
+                raise
+            log.warning("Python did not come up in time, the query begins again", pipeline=settings.name)
+        else:
+            return
+
+
+def keep_house(spark: SparkSession, connections: Connections, settings: RunSettings) -> None:
+    """Compact and sweep the lake, when the run keeps one."""
+    if "archive" in settings.parts:
+        lake = Lake(settings.lake, settings.name)
+        compact(spark, connections, lake)
+        sweep(connections, lake)
 
 
 def pending(connections: Connections, settings: RunSettings) -> bool:
@@ -157,7 +204,10 @@ def parts_of(connections: Connections, settings: RunSettings) -> list[Part]:
     return made
 
 
-def wait(query: StreamingQuery) -> None:
-    """Wait for the query's end; raises what ended it."""
+def wait(query: StreamingQuery, chore: Callable[[], None] = lambda: None) -> None:
+    """Wait for the query's end, doing the `chore` now and then; raises what ended the query."""
+    due = time.monotonic() + CHORE_SECONDS
     while not query.awaitTermination(WAIT_SECONDS):
-        pass
+        if time.monotonic() > due:
+            chore()
+            due = time.monotonic() + CHORE_SECONDS
