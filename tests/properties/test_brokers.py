@@ -81,7 +81,7 @@ def test_the_memory_broker_does_what_the_model_does() -> None:
     check(MemoryAgainstTheModel)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "memory"])
 def test_every_other_broker_does_what_the_memory_broker_does(backend: str) -> None:
     check(type(f"{backend}AgainstMemory", (BrokerAgainstMemory,), {"backend": backend, "seen": Counter()}))

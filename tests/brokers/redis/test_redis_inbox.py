@@ -11,6 +11,7 @@ import pytest
 
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.inbox import read_entries
 from godwit.core.envelope import seal
 from godwit.core.errors import QueueFull
 from godwit.core.failure import FailureKind
@@ -142,6 +143,20 @@ async def test_many_processes_move_each_entry_once() -> None:
         await asyncio.gather(*(broker.maintain() for broker in (one, two) * 3))
         assert (await one.stats())[0].published == 1_000
         assert [delivery.open().payload for delivery in await collected(two, limit=2_000)] == list(range(1_000))
+
+
+async def test_an_entry_that_another_process_moved_is_passed_over() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM, dedup_window=timedelta(0)), [GroupSpec(name=GROUP)])
+        with server.client() as client:
+            client.xadd(STREAM, {"data": "1"}, id="5-0")
+            (entry,) = client.xrange(STREAM)
+        found = [(entry[0], [word for pair in entry[1].items() for word in pair])]
+        envelopes, dead = read_entries(STREAM, found)
+        for _ in range(2):  # as if two processes had read the same entry
+            await broker._publisher.accept(envelopes, mode="inbox", tickets=["5-0"], dead=dead)
+        assert (await broker.stats())[0].published == 1
 
 
 async def test_a_key_of_another_type_made_later_does_not_stop_pulls() -> None:

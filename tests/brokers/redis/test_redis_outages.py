@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from godwit.brokers.contract import Ack
-from godwit.brokers.redis import RedisBroker, keys
+from godwit.brokers.contract import Ack, HandBack
+from godwit.brokers.redis import RedisBroker, keys, listening
 from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import BrokerUnavailable, QueueFull
 from godwit.core.journal import decode_chunk
 from godwit.core.message import Message
-from godwit.core.names import MessageId
+from godwit.core.names import AckId, MessageId
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import fresh, redis_server
 from tests.waiting import eventually, real_time
@@ -124,21 +124,86 @@ async def test_what_a_pull_leased_whose_reply_was_lost_is_handed_back_at_once() 
     server = fresh()
     async with RedisBroker(server.url, max_connections=1) as broker:
         await broker.declare(QueueSpec(name=Q))
+        assert await take(broker) == []  # the server knows the script from here on
         await broker.publish([message("a"), message("b")])
+        link = await broker._servers.pool.acquire()
+        link._transport.write(b"CLIENT REPLY OFF\r\n")  # type: ignore[union-attr]
+        broker._servers.pool.release(link)
+        pull = asyncio.create_task(broker.pull(Q, G, worker="w", limit=1, lease=LEASE))
         with server.client() as client:
-            client.client_pause(300, all=False)  # writes wait, then run: the reply finds nobody
-            pull = asyncio.create_task(broker.pull(Q, G, worker="w", limit=1, lease=LEASE))
-
-            def arrived() -> bool:
-                return any(one["cmd"] == "evalsha" for one in client.client_list(_type="normal"))
-
-            await eventually(arrived, what="the pull is with the server")
-            for link in list(broker._servers.pool._busy):
-                link._transport.abort()  # type: ignore[union-attr]
+            await eventually(lambda: client.zcard(keys.block(Q, G)[10]) == 1, what="the server leased it")
+        link._transport.abort()  # type: ignore[union-attr]
         (delivery,) = await asyncio.wait_for(pull, 10)
         assert (delivery.message_id, delivery.attempt) == ("a", 1)
         stats = (await broker.stats())[0].groups[0]
         assert (stats.ready, stats.leased) == (1, 1)
+
+
+@pytest.fixture
+def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave it to markers alone to wake those who wait."""
+    monkeypatch.setattr(listening, "LOOK_SECONDS", 3_600.0)
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_a_publish_wakes_a_waiting_pull_long_before_the_next_look() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as worker, RedisBroker(server.url) as publisher:
+        await publisher.declare(QueueSpec(name=Q))
+        for n in range(20):
+            pull = asyncio.create_task(take(worker, wait=timedelta(seconds=30)))
+            if n % 2:
+                await real_time(timedelta(milliseconds=20))
+            await publisher.publish([message(f"m{n}")])
+            assert await asyncio.wait_for(pull, 5) == [f"m{n}"]
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_what_a_pull_leaves_behind_wakes_the_next_long_before_its_look() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as one, RedisBroker(server.url) as two, RedisBroker(server.url) as publisher:
+        await publisher.declare(QueueSpec(name=Q))
+        pulls = [asyncio.create_task(take(one, 1, wait=timedelta(seconds=30))) for _ in range(3)]
+        pulls += [asyncio.create_task(take(two, 1, wait=timedelta(seconds=30))) for _ in range(3)]
+        await real_time(timedelta(milliseconds=100))
+        await publisher.publish([message(f"m{n}") for n in range(6)])
+        got = await asyncio.wait_for(asyncio.gather(*pulls), 8)
+        assert sorted(name for (name,) in got) == [f"m{n}" for n in range(6)]
+
+
+async def test_a_fast_ack_of_a_lease_that_is_gone_changes_nothing() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=Q))
+        await broker.publish([message("a"), message("b")])
+        one, two = await broker.pull(Q, G, worker="w", limit=2, lease=LEASE)
+        async with RedisBroker(server.url) as other:
+            assert await other.settle([HandBack(one.ack_id)]) == []
+        acks = [Ack(one.ack_id, run_ms=1), Ack(two.ack_id, run_ms=1)]
+        assert await broker.settle(acks) == [one.ack_id]
+        assert await broker.settle(acks) == [one.ack_id, two.ack_id]
+        stats = (await broker.stats())[0].groups[0]
+        assert (stats.ready, stats.leased, stats.bytes, stats.leased_bytes) == (1, 0, message("a").size, 0)
+        assert (await events(broker)).count("acked") == 1
+        assert await take(broker) == ["a"]
+
+
+async def test_a_late_ack_of_a_second_delivery_does_not_settle_the_third() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=Q))
+        await broker.publish([message("a")])
+        held = list[AckId]()
+        for _ in range(3):
+            (delivery,) = await broker.pull(Q, G, worker="w", limit=1, lease=LEASE)
+            held.append(delivery.ack_id)
+            if len(held) < 3:
+                assert await broker.settle([HandBack(delivery.ack_id)]) == []
+        for stale in held[:2]:
+            assert await broker.settle([Ack(stale)]) == [stale]
+            assert await broker.settle([HandBack(stale)]) == [stale]
+        assert (await broker.stats())[0].groups[0].leased == 1
+        assert await broker.settle([Ack(held[2])]) == []
 
 
 async def test_a_server_that_stays_away_is_reported_after_the_patience() -> None:
@@ -158,10 +223,14 @@ async def test_a_full_server_refuses_publishes_drains_and_takes_publishes_again(
         async with RedisBroker(server.url) as broker:
             await broker.declare(QueueSpec(name=Q, dedup_window=timedelta(0)))
             accepted = list[str]()
-            with pytest.raises(QueueFull, match="maxmemory"):
+
+            async def fill() -> None:
                 for n in range(10_000):
                     await broker.publish([message(f"m{n}", 4_000)])
                     accepted.append(f"m{n}")
+
+            with pytest.raises(QueueFull, match="maxmemory"):
+                await fill()
             assert len(accepted) > 100
             assert (await broker.stats())[0].groups[0].depth == len(accepted)
             (first,) = await broker.pull(Q, G, worker="w", limit=1, lease=LEASE)

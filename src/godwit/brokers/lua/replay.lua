@@ -11,7 +11,7 @@
 --@include _copies
 local checking, groups, max_size, max_bytes = ARGV[3] == 'check', tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local lanes, bodies, n = tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
-local found, missing = {}, {}
+local found, missing, order = {}, {}, {} -- groups in the order of their first letter in the call
 for g = 1, groups do found[g] = {} end
 for i = 1, n do
   local at = 9 + groups + 2 * (i - 1)
@@ -20,6 +20,7 @@ for i = 1, n do
   if entry then
     local c = parse(entry[2][6])
     c.letter = entry[1]
+    if #found[g] == 0 then order[#order + 1] = g end
     table.insert(found[g], c)
   else
     missing[#missing + 1] = i
@@ -41,15 +42,6 @@ local function lane_of(priority)
   return priority <= 60 and 1 or (priority <= 80 and 2 or 3)
 end
 
--- Groups in the order in which the call names them first.
-local order, seen = {}, {}
-for i = 1, n do
-  local g = tonumber(ARGV[9 + groups + 2 * (i - 1) + 1])
-  if not seen[g] and #found[g] > 0 then
-    seen[g] = true
-    order[#order + 1] = g
-  end
-end
 for _, g in ipairs(order) do
   local b, rows = 2 + (g - 1) * BLOCK, {}
   local ordered = redis.call('HGET', KEYS[b + GROUP], 'ordered') == '1'

@@ -261,34 +261,36 @@ class RedisBroker:
     async def maintain(self) -> int:
         """Do what time asks for."""
         queues = {queue.name: queue for queue in await self._catalog.all()}
-        changes = 0
-        for queue in queues.values():
-            changes += await self._look_after(queue)
+        changes = await self._look_after(list(queues.values()))
         for queue in queues.values():
             target = queues.get(queue.spec.dead_letter_queue or "")
             if target is not None and target.groups:
                 changes += await self._letters.feed(queue, target)
-        for queue in queues.values():
-            step, arrivals = keys.step(queue.name), keys.arrivals(queue.name)
-            await self._reach.run("forget", queue.name, (*step, *arrivals[:3]), ())
+        forgotten = [(name, (*keys.step(name), *keys.arrivals(name)[:3]), ()) for name in queues]
+        await self._reach.run_each("forget", forgotten)
         await self._shared.forget()
-        await self._journal.trim()
+        await self._journal.trim_all({name: queue.spec for name, queue in queues.items()})
         return changes
 
-    async def _look_after(self, queue: Known) -> int:
+    async def _look_after(self, queues: Sequence[Known]) -> int:
+        """Do what time asks for in all groups, and move what is in inboxes."""
         changes = 0
-        blocks = (key for group in queue.groups for key in keys.block(queue.name, group))
-        names = (*keys.step(queue.name), *blocks)
-        while queue.groups:
-            done, more = await self._reach.run("maintain", queue.name, names, tuple(queue.groups), signed=True)
-            changes += done
-            if not more or not done:
-                break
-        (waiting,) = await self._reach.ask(("EXISTS", keys.inbox(queue.name)))
-        if waiting:
-            changes += await self._inbox.move(queue.name)
+        left = [queue for queue in queues if queue.groups]
+        while left:
+            answers = await self._reach.run_each("maintain", [_care_of(queue) for queue in left], signed=True)
+            changes += sum(done for done, _ in answers)
+            left = [queue for queue, (done, more) in zip(left, answers, strict=True) if done and more]
+        waiting = await self._reach.ask(*(("EXISTS", keys.inbox(queue.name)) for queue in queues)) if queues else []
+        for queue, there in zip(queues, waiting, strict=True):
+            changes += await self._inbox.move(queue.name) if there else 0
         return changes
 
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""
-        return [await survey.stats(self._reach, queue) for queue in await self._catalog.all()]
+        return await survey.stats(self._reach, await self._catalog.all())
+
+
+def _care_of(queue: Known) -> tuple[QueueName, tuple[str, ...], tuple[str, ...]]:
+    """Return queue, keys and arguments of `maintain.lua`."""
+    blocks = (key for group in queue.groups for key in keys.block(queue.name, group))
+    return queue.name, (*keys.step(queue.name), *blocks), tuple(queue.groups)

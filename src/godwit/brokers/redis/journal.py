@@ -28,33 +28,25 @@ class RedisJournal:
 
     async def shards(self) -> Mapping[str, ShardEnds]:
         """Say what each shard holds."""
-        found = {}
-        for name in await self._catalog.names():
-            if (ends := await self._ends(name)) is not None:
-                found[shard_name(name)] = ends
-        return found
+        names = await self._catalog.names()
+        ends = await self._ends(*names)
+        return {shard_name(name): one for name, one in zip(names, ends, strict=True) if one is not None}
 
-    async def _ends(self, queue: QueueName) -> ShardEnds | None:
-        meta, journal = keys.step(queue)
-        values, first = await self._reach.ask(
-            ("HMGET", meta, "epoch", "seq", "jb", "jd"), ("XRANGE", journal, "-", "+", "COUNT", 1)
-        )
-        if values[0] is None:
-            return None
-        last_seq = int(values[1] or 0)
-        return ShardEnds(
-            epoch=values[0].decode(),
-            first_seq=decode_chunk(first[0][1][1]).first_seq if first else last_seq + 1,
-            last_seq=last_seq,
-            bytes=int(values[2] or 0),
-            dropped=int(values[3] or 0),
-        )
+    async def _ends(self, *queues: QueueName) -> list[ShardEnds | None]:
+        """Say what the journals of queues hold: None where there never was a queue."""
+        commands: list[tuple[str | int, ...]] = []
+        for queue in queues:
+            meta, journal = keys.step(queue)
+            commands.append(("HMGET", meta, "epoch", "seq", "jb", "jd"))
+            commands.append(("XRANGE", journal, "-", "+", "COUNT", 1))
+        replies = await self._reach.ask(*commands) if commands else []
+        return [_ends(*replies[n : n + 2]) for n in range(0, len(replies), 2)]
 
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
         """Return chunks with rows beyond `after`."""
         check_limit(limit)
         queue, _, partition = shard.partition("#")
-        ends = await self._ends(queue) if partition == "0" else None
+        ends = (await self._ends(queue))[0] if partition == "0" else None
         if ends is None:
             raise JournalLost(shard, "anything", "nothing: no queue of that name was ever declared")
         seen = ends.first_seq - 1 if after is None else _known(shard, ends, after)
@@ -66,7 +58,7 @@ class RedisJournal:
             )
             for entry, (_, chunk) in page:
                 if last == seen and decode_chunk(chunk).first_seq > seen + 1 and after is not None:
-                    raise _lost(shard, await self._ends(queue) or ends, after)
+                    raise _lost(shard, (await self._ends(queue))[0] or ends, after)
                 reached = int(entry.partition(b"-")[0])
                 rows += reached - last
                 if found and rows > limit:
@@ -77,29 +69,25 @@ class RedisJournal:
                 return found
 
     async def trim(self) -> int:
-        """Drop what need not be kept; a removed queue's journal is kept by the default rules."""
-        specs = {one.name: one.spec for one in await self._catalog.all()}
-        dropped = 0
-        for name in await self._catalog.names():
-            dropped += await self.trim_one(specs.get(name) or QueueSpec(name=name))
-        return dropped
+        """Drop what need not be kept."""
+        return await self.trim_all({one.name: one.spec for one in await self._catalog.all()})
 
-    async def trim_one(self, spec: QueueSpec) -> int:
-        """Drop what one queue's journal need not keep."""
-        names = (*keys.step(spec.name), keys.part(spec.name, "readers"))
-        arguments = (milliseconds(spec.journal_keep), spec.journal_max_bytes)
+    async def trim_all(self, specs: Mapping[QueueName, QueueSpec]) -> int:
+        """Drop what journals need not keep; a removed queue's journal is kept by the default rules."""
         dropped = 0
-        while True:
-            rows: int
-            rows, more = await self._reach.run("trim", spec.name, names, arguments)
-            dropped += rows
-            if not more:
-                return dropped
+        left = await self._catalog.names()
+        while left:
+            answers = await self._reach.run_each(
+                "trim", [_trimming(specs.get(name) or QueueSpec(name=name)) for name in left]
+            )
+            dropped += sum(rows for rows, _ in answers)
+            left = [name for name, (_, more) in zip(left, answers, strict=True) if more]
+        return dropped
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
         queue, _, partition = shard.partition("#")
-        ends = await self._ends(queue) if partition == "0" else None
+        ends = (await self._ends(queue))[0] if partition == "0" else None
         if ends is None or ends.epoch != position.epoch:
             raise JournalLost(shard, f"epoch {position.epoch}", "another journal" if ends else "nothing")
         await self._reach.ask(("HSET", keys.part(queue, "readers"), reader, position.seq))
@@ -123,6 +111,25 @@ class RedisJournal:
     async def snapshot(self, queue: QueueName) -> Snapshot:
         """List a queue's copies and the position that lists them all."""
         return await snapshot(self._reach, await self._catalog.ask(queue))
+
+
+def _trimming(spec: QueueSpec) -> tuple[QueueName, tuple[str, ...], tuple[int, int]]:
+    """Return queue, keys and arguments of `trim.lua`."""
+    names = (*keys.step(spec.name), keys.part(spec.name, "readers"))
+    return spec.name, names, (milliseconds(spec.journal_keep), spec.journal_max_bytes)
+
+
+def _ends(values: list[Any], first: list[Any]) -> ShardEnds | None:
+    if values[0] is None:
+        return None
+    last_seq = int(values[1] or 0)
+    return ShardEnds(
+        epoch=values[0].decode(),
+        first_seq=decode_chunk(first[0][1][1]).first_seq if first else last_seq + 1,
+        last_seq=last_seq,
+        bytes=int(values[2] or 0),
+        dropped=int(values[3] or 0),
+    )
 
 
 def _known(shard: str, ends: ShardEnds, after: Position) -> int:

@@ -52,11 +52,11 @@ class Pool:
     async def call(self, *commands: Sequence[Argument], signed: bool = False) -> list[Any]:
         """Send commands together over one connection; return a reply for each, errors as values.
 
-        When `signed`, the last command ends with the run id of the server at the other end.
+        When `signed`, each command ends with the run id of the server at the other end.
         """
         link = await self.acquire()
         if signed:
-            commands = (*commands[:-1], (*commands[-1], link.server.run_id))
+            commands = tuple((*command, link.server.run_id) for command in commands)
         try:
             replies = await link.send(*commands)
         except asyncio.CancelledError:

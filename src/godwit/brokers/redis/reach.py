@@ -43,3 +43,11 @@ class Reach:
     ) -> Any:
         """Run a script that takes the time and the queue first and, when `signed`, the server's run id last."""
         return await self.run_script(name, keys, (self.now(), queue, *arguments), again=again, signed=signed)
+
+    async def run_each(
+        self, name: str, calls: Sequence[tuple[str, Sequence[str], Sequence[Argument]]], *, signed: bool = False
+    ) -> list[Any]:
+        """Run a script on several queues (queue, keys, arguments) in one round trip."""
+        now = self.now()
+        made = [(keys, (now, queue, *more)) for queue, keys, more in calls]
+        return await self._servers.run_each(name, made, signed=signed)

@@ -72,6 +72,14 @@ class Servers:
         command = ("EVALSHA", what.sha, len(keys), *keys, *arguments)
         return (await self._patiently([command], what, again=again, signed=signed))[0]
 
+    async def run_each(
+        self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]], *, signed: bool = False
+    ) -> list[Any]:
+        """Run a script several times, each with keys and arguments of its own, in one round trip."""
+        what = script(name)
+        commands = [("EVALSHA", what.sha, len(keys), *keys, *arguments) for keys, arguments in calls]
+        return await self._patiently(commands, what, again=True, signed=signed) if commands else []
+
     async def ask(self, *commands: Sequence[Argument]) -> list[Any]:
         """Send plain commands together; return their replies."""
         return await self._patiently(commands, None, again=True)
@@ -113,8 +121,9 @@ class Servers:
             return replies
         refusal = Refused(str(reply))
         if refusal.word == "NOSCRIPT" and what is not None:
-            loaded, *replies = await self._pool.call(("SCRIPT", "LOAD", what.source), *commands, signed=signed)
-            failed = next((one for one in (loaded, *replies) if isinstance(one, hiredis.ReplyError)), None)
+            loaded = await self._pool.call(("SCRIPT", "LOAD", what.source))
+            replies = await self._pool.call(*commands, signed=signed)
+            failed = next((one for one in (*loaded, *replies) if isinstance(one, hiredis.ReplyError)), None)
             if failed is None:
                 return replies
             refusal = Refused(str(failed))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from godwit.brokers.contract import GroupStats, QueueStats, Snapshot
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Known
@@ -13,11 +15,24 @@ _GROUP_NUMBERS = 8
 _COPY_FIELDS = 10
 
 
-async def stats(reach: Reach, queue: Known) -> QueueStats:
-    """Say how much a queue holds."""
-    blocks = (key for group in queue.groups for key in keys.block(queue.name, group))
-    names = (keys.step(queue.name)[0], *blocks)
-    published, duplicates, *numbers = await reach.run_script("stats", names, (len(queue.groups),))
+async def stats(reach: Reach, queues: Sequence[Known]) -> list[QueueStats]:
+    """Say how much every queue holds."""
+    answers = await reach.run_each(
+        "stats",
+        [
+            (
+                queue.name,
+                (keys.step(queue.name)[0], *(key for group in queue.groups for key in keys.block(queue.name, group))),
+                (len(queue.groups),),
+            )
+            for queue in queues
+        ],
+    )
+    return [_stats(queue, numbers) for queue, numbers in zip(queues, answers, strict=True)]
+
+
+def _stats(queue: Known, found: Sequence[int]) -> QueueStats:
+    published, duplicates, *numbers = found
     groups = []
     for place, name in enumerate(queue.groups):
         at = place * _GROUP_NUMBERS
