@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from godwit.brokers.contract import Shared
+from godwit.brokers.contract import Shared, SharedEntry
 from godwit.core.breaker import CLOSED, BreakerRule, BreakerState, Circuit, opened, probing
 from godwit.core.clock import Clock
 from godwit.core.errors import CircuitOpen
 from godwit.core.logs import get_logger
 
+PREFIX: Final = "breaker/"
 T = TypeVar("T")
 
 log = get_logger(__name__)
@@ -31,7 +32,7 @@ class Breaker:
         self.name = name
         self.state = CLOSED
         self._shared = shared
-        self._key = f"breaker/{name}"
+        self._key = f"{PREFIX}{name}"
         self._owner = owner
         self._rule = rule
         self._clock = clock
@@ -46,9 +47,11 @@ class Breaker:
 
     async def refresh(self) -> None:
         """Learn what other processes decided."""
-        if self._shared is None:
-            return
-        entry = await self._shared.get(self._key)
+        if self._shared is not None:
+            self.learn(await self._shared.get(self._key))
+
+    def learn(self, entry: SharedEntry | None) -> None:
+        """Take over what is shared now."""
         self._version = entry.version if entry is not None else None
         self.state = _decoder.decode(entry.value) if entry is not None else CLOSED
 

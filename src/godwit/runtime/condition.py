@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from godwit.brokers.contract import Place
@@ -32,6 +33,7 @@ class Condition:
         self._problems: dict[int, str] = {}
         """What health callables complained of, by the number of the consumer."""
         self._told: dict[Place, State] = {}
+        self._serving = Counter((queue, one.group) for one in consumers for queue in one.queues)
 
     def states(self) -> dict[Place, State]:
         """Return how this worker does, place by place."""
@@ -62,8 +64,6 @@ class Condition:
         if before != problem:
             log.warning("consumer health changed", consumer=consumer.name, problem=problem)
             await self.beat()
-        else:
-            self._report(self.states())
 
     async def beat(self) -> None:
         """Tell the other processes and the metrics."""
@@ -87,8 +87,8 @@ class Condition:
     def _report(self, states: dict[Place, State]) -> None:
         healthy: dict[str, bool] = {}
         for (queue, group), (status, _) in states.items():
-            serving = sum(queue in one.queues and one.group == group for one in self._consumers)
-            self._metrics.consumers(queue, group, serving if status is InstanceStatus.ACTIVE else 0)
+            serving = self._serving[queue, group] if status is InstanceStatus.ACTIVE else 0
+            self._metrics.consumers(queue, group, serving)
             healthy[group] = healthy.get(group, True) and status is not InstanceStatus.FAILED
         for group, well in healthy.items():
             self._metrics.consumer_health(group, self._worker, well)

@@ -10,7 +10,7 @@ from godwit.admin.control import PAUSE_PREFIX, pause_key
 from godwit.brokers.contract import Place, Shared
 from godwit.core.breaker import BreakerRule, Circuit
 from godwit.core.clock import Clock
-from godwit.runtime.breaker import Breaker
+from godwit.runtime.breaker import PREFIX, Breaker
 
 
 class Gate(Protocol):
@@ -43,8 +43,9 @@ class SharedGate:
     async def refresh(self) -> bool:
         """Look at the shared state once; say whether pauses were lifted."""
         before, self._paused = self._paused, frozenset(await self._shared.scan(PAUSE_PREFIX))
+        shared = await self._shared.scan(PREFIX)
         for breaker in self.breakers.values():
-            await breaker.refresh()
+            breaker.learn(shared.get(f"{PREFIX}{breaker.name}"))
         return bool(before - self._paused)
 
     @property

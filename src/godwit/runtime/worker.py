@@ -195,8 +195,9 @@ class Worker:
         yield "gate", self._regularly(self._refresh, REFRESH_EVERY)
         yield "heartbeat", self._regularly(self._beat, self._settings.heartbeat_interval)
         for number, consumer in enumerate(self._consumers):
-            ask = partial(self._condition.ask, number)
-            yield f"health of {consumer.name}", self._regularly(ask, consumer.health.interval)
+            if consumer.health.ask is not None:
+                ask = partial(self._condition.ask, number)
+                yield f"health of {consumer.name}", self._regularly(ask, consumer.health.interval)
 
     def _longest_turn(self) -> timedelta:
         """Return how long a consumer may take to notice that it shall stop: one may be filling a batch."""
