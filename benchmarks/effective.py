@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.envelope import Envelope
@@ -40,6 +41,24 @@ async def sqlite_settings(folder: Path, spec: QueueSpec) -> dict[str, Any]:
         "dedup window": str(kept.dedup_window),
         "journal": f"on, with bodies (seen), kept {kept.journal_keep}, {kept.journal_max_bytes >> 20} MiB at most",
         "lanes": kept.lanes,
+    }
+
+
+async def memory_settings(spec: QueueSpec) -> dict[str, Any]:
+    """Return how the memory broker with the defaults users get keeps a queue, as it can be seen to do."""
+    _same("the queue's settings", spec, QueueSpec(name=spec.name))
+    async with MemoryBroker() as broker:
+        await broker.declare(spec)
+        once = Envelope(new_message_id(), spec.name, b"x", 1, SYSTEM_CLOCK.now_ms())
+        accepted = [(await broker.publish([once]))[0].fresh for _ in range(2)]
+        (shard,) = await broker.journal.shards()
+        chunks = await broker.journal.read(shard, limit=1_000)
+    _same("the same message twice", accepted, [True, False])
+    _same("journal of it", len(chunks) > 0, True)  # noqa: FBT003
+    return {
+        "dedup window": f"{spec.dedup_window} (seen)",
+        "journal": f"on (seen), bodies {spec.journal_body} (off in memory), kept {spec.journal_keep}",
+        "lanes": spec.lanes,
     }
 
 

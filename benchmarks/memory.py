@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from time import perf_counter
 from typing import Final
 
+from benchmarks.effective import memory_settings
 from benchmarks.results import REPEATS, Report, Result, interleaved, ratios, report
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryEngine
@@ -107,8 +109,6 @@ def run(*, count: int = 50_000, ready: int = 1_000_000, leased: int = 100_000, k
         results.append(Result(name=f"cost {name}", unit="x", repeats=repeats, goal=1.5, floor=2, lower_is_better=True))
     settings = {
         "load": f"200-byte bodies, batches of {BATCH}, one group, one thread, {count:,} messages a repeat",
-        "dedup window": str(SPEC.dedup_window),
-        "journal": f"on, bodies {SPEC.journal_body} (off in memory), kept {SPEC.journal_keep}",
-        "lanes": SPEC.lanes,
+        **asyncio.run(memory_settings(SPEC)),
     }
     return report("memory", settings, results)

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Final, NamedTuple
 
+from benchmarks.effective import sqlite_settings
 from benchmarks.results import REPEATS, Report, Result, report
 from godwit.brokers.contract import Ack
 from godwit.brokers.sqlite import SqliteBroker
@@ -169,10 +170,13 @@ def run(*, count: int = 1_000, idle_seconds: float = 10, idle_repeats: int = 2, 
                 lower_is_better=True,
             )
         )
+    with tempfile.TemporaryDirectory(prefix="godwit-wake-") as folder:
+        effective = asyncio.run(sqlite_settings(Path(folder), QueueSpec(name=QUEUE)))
     settings = {
         "load": f"{count:,} single publishes a repeat, {PER_SECOND}/s, by another process; {CONSUMERS} consumers wait",
         "idle": f"{IDLE} waiting pulls in one process, its CPU time over {idle_seconds:g} s",
         "a message that arrives before its publish has returned": "counts with a negative time",
+        **effective,
     }
     return report("wake", settings, results)
 

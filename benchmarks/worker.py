@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks import crowd, worker_memory
-from benchmarks.effective import sqlite_settings
+from benchmarks.effective import memory_settings, sqlite_settings
 from benchmarks.results import REPEATS, Report, Result, interleaved, ratios, report
 from benchmarks.worker_memory import CONCURRENCY, PAYLOAD, QUEUE, filled
 from godwit.brokers.contract import Ack, Broker
@@ -119,6 +119,7 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
         sizes = worker_memory.sizes_on_the_way(folder, memory_count)
         shared = crowd.measure(folder, *MIXED, idle_seconds=IDLE_SECONDS)
         waiting = crowd.measure(folder, *WAITING, idle_seconds=IDLE_SECONDS)
+        asyncio.run(memory_settings(QueueSpec(name=QUEUE)))
         effective = asyncio.run(sqlite_settings(folder, QueueSpec(name=QUEUE)))
     results = [
         Result(name="worker on memory", unit="messages/s", repeats=rates["memory"], goal=60_000, floor=40_000),

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from benchmarks import sqlite_depth, sqlite_together
-from benchmarks.effective import sqlite_settings
+from benchmarks.effective import memory_settings, sqlite_settings
 from benchmarks.results import ratios
 from benchmarks.sqlite import against_bare
 from benchmarks.sqlite_load import SPEC
+from godwit.core.queues import QueueSpec
 
 TRIES = 5
 PUBLISH_FLOOR, CONSUME_FLOOR = 0.6, 0.4
@@ -68,3 +70,6 @@ def test_two_processes_together_are_not_slower_than_one(tmp_path: Path) -> None:
 def test_benchmarks_measure_the_settings_users_get(tmp_path: Path) -> None:
     settings = asyncio.run(sqlite_settings(tmp_path, SPEC))
     assert set(settings) == {"durability", "dedup window", "journal", "lanes"}
+    assert set(asyncio.run(memory_settings(SPEC))) == {"dedup window", "journal", "lanes"}
+    with pytest.raises(AssertionError, match="settings"):
+        asyncio.run(memory_settings(QueueSpec(name=SPEC.name, dedup_window=timedelta(0))))
