@@ -48,7 +48,17 @@ def settings_from(document: Document, environment: Mapping[str, str], arguments:
     settings = _with_health_check(_with_store(settings))
     _check(settings)
     reader = QueueReader(document, settings)
-    return replace(settings, queues=reader.queues(), origins=origins | reader.origins)
+    return _with_stream(replace(settings, queues=reader.queues(), origins=origins | reader.origins))
+
+
+def _with_stream(settings: Settings) -> Settings:
+    """Declare the queue that REDIS_STREAM and REDIS_GROUP name, where a Redis server is used and somebody named it."""
+    named = {"redis.stream", "redis.group"} & settings.origins.keys()
+    stream = settings.redis.stream
+    if not named or not settings.broker_url.startswith("redis") or stream in {queue.name for queue in settings.queues}:
+        return settings
+    queue = replace(settings.queue(stream), groups=(settings.group(settings.redis.group),))
+    return replace(settings, queues=(*settings.queues, queue))
 
 
 def _with_store(settings: Settings) -> Settings:

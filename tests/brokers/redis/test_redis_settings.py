@@ -62,6 +62,19 @@ async def test_max_connections_reaches_the_pool(environment: pytest.MonkeyPatch)
         assert manager.broker.max_connections == 3
 
 
+async def test_redis_stream_and_group_are_declared_and_take_plain_xadds(environment: pytest.MonkeyPatch) -> None:
+    server = fresh()
+    environment.setenv("REDIS_URL", server.url)
+    environment.setenv("REDIS_STREAM", "telemetry-stream")
+    environment.setenv("REDIS_GROUP", "collectors")
+    async with MessageQueueManager.from_url() as manager:
+        with server.client() as client:
+            client.xadd("telemetry-stream", {"payload": '{"n": 2}'})
+        (delivery,) = await manager.dequeue("telemetry-stream", "collectors", limit=10)
+        assert delivery.open().payload == {"n": 2}
+        await manager.acknowledge_message(delivery)
+
+
 async def test_visibility_timeout_is_the_lease_and_max_retries_the_number_of_failures(
     environment: pytest.MonkeyPatch,
 ) -> None:
