@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from godwit import __version__
 from godwit.core.clock import utc_now
 from godwit.core.errors import InvalidSetting
 from godwit.pipeline.connections import Connections
@@ -30,7 +30,7 @@ def served(connections: Connections, metrics: PipelineMetrics, port: int | None)
     async def health() -> HealthStatus:
         # A driver that answers is well; one that stopped does not answer.
         return HealthStatus(
-            status="healthy", timestamp=utc_now(), checks=tuple[Check, ...](), version=__version__, healthy=True,
+            status="healthy", timestamp=utc_now(), checks=tuple[Check, ...](), version=version("godwit"), healthy=True,
             metrics=QueueMetrics(),
         )  # fmt: skip
 

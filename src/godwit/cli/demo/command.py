@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -23,6 +23,9 @@ from godwit.cli.options import Json
 from godwit.cli.output import print_json, results
 from godwit.cli.values import Misuse, whole
 from godwit.cli.words import counted
+
+if TYPE_CHECKING:
+    from godwit.cli.demo.aftermath import Aftermath
 
 TITLE: Final = "Godwit demo: one SQLite file, real processes, one kill -9"
 STORY: Final = """\
@@ -47,6 +50,9 @@ def demo(
     seed: Annotated[int, typer.Option(metavar="N", help="The same seed makes the same messages.")] = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the file and the records.")] = False,
     path: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Play in this new folder, and keep it.")] = None,
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline", help="End with analytics, audit and report of it all on Spark; needs Java.")
+    ] = False,
     sabotage: Annotated[bool, typer.Option("--sabotage", hidden=True)] = False,
     as_json: Json = False,
 ) -> Exit:
@@ -65,19 +71,44 @@ def demo(
         seed=seed,
         sabotage=sabotage,
     )
+    if pipeline:
+        _check_spark()
     began, kept = time.monotonic(), keep or path is not None
+    after: Aftermath | None = None
     try:
         verdict = asyncio.run(_perform(play, as_json=as_json))
         kept = kept or not verdict.reconciled
+        seconds = time.monotonic() - began
+        if not as_json:
+            _print(results(), verdict, seconds)
+        if pipeline:
+            after = _aftermath(play, folder if kept else None, as_json=as_json)
     finally:
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
-    seconds = time.monotonic() - began
     if as_json:
-        print_json(_document(verdict, seconds, folder if kept else None))
-    else:
-        _print(results(), verdict, seconds, folder if kept else None)
-    return Exit.OK if verdict.reconciled else Exit.UNRECONCILED
+        print_json(_document(verdict, seconds, folder if kept else None, after))
+    elif kept:
+        results().print(f"Everything is kept in {folder}", soft_wrap=True)
+    return Exit.OK if verdict.reconciled and (after is None or after.clean) else Exit.UNRECONCILED
+
+
+def _check_spark() -> None:
+    """Refuse before the play what would fail after it."""
+    from godwit.pipeline.session import check_java
+
+    check_java()
+
+
+def _aftermath(play: Play, kept: Path | None, *, as_json: bool) -> Aftermath:
+    from godwit.cli.demo.aftermath import PAGE, aftermath, show
+
+    # The page outlives the folder of the play.
+    page = (kept or Path(tempfile.mkdtemp(prefix="godwit-report-"))) / PAGE
+    after = aftermath(play.url, play.folder, page, quiet=as_json)
+    if not as_json:
+        show(results(), after)
+    return after
 
 
 def _folder(path: Path | None) -> Path:
@@ -102,8 +133,9 @@ async def _perform(play: Play, *, as_json: bool) -> Verdict:
         return await Director(play, view).perform()
 
 
-def _document(verdict: Verdict, seconds: float, folder: Path | None) -> dict[str, Any]:
+def _document(verdict: Verdict, seconds: float, folder: Path | None, after: Aftermath | None) -> dict[str, Any]:
     return {
+        "pipeline": after.document() if after is not None else None,
         "reconciled": verdict.reconciled,
         "seconds": round(seconds, 1),
         "held_by_killed_worker": verdict.held,
@@ -115,7 +147,7 @@ def _document(verdict: Verdict, seconds: float, folder: Path | None) -> dict[str
     }
 
 
-def _print(console: Console, verdict: Verdict, seconds: float, folder: Path | None) -> None:
+def _print(console: Console, verdict: Verdict, seconds: float) -> None:
     console.print()
     console.print(reconciliation(verdict))
     console.print()
@@ -125,8 +157,6 @@ def _print(console: Console, verdict: Verdict, seconds: float, folder: Path | No
         for problem in verdict.problems:
             console.print(Text(problem, "red"))
         console.print(Text("It does not reconcile.", "bold red"))
-    if folder:
-        console.print(f"Everything is kept in {folder}", soft_wrap=True)
 
 
 def _explained(verdict: Verdict) -> str:

@@ -1,0 +1,80 @@
+"""The end of the demo: the pipeline over what was just played, in one Spark session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from godwit.cli.pipelines.audit import show as show_audit
+from godwit.cli.pipelines.report import headline
+from godwit.cli.pipelines.run import day_table
+from godwit.cli.pipelines.showing import working
+
+if TYPE_CHECKING:
+    from godwit.pipeline.jobs.audit import AuditResult
+    from godwit.pipeline.reporting import Report
+    from godwit.store.pipelines import DayNumbers
+
+PAGE: Final = "godwit-demo-report.html"
+MASTER: Final = "local[2]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """What the pipeline made of a play."""
+
+    days: list[DayNumbers]
+    audit: AuditResult
+    report: Report
+    page: Path
+
+    @property
+    def clean(self) -> bool:
+        """Whether the audit found nothing wrong."""
+        return self.audit.verdict == "clean"
+
+    def document(self) -> dict[str, Any]:
+        """Return it as scripts read it."""
+        audit = {"verdict": str(self.audit.verdict), "counts": dict(self.audit.counts), "open": self.audit.open}
+        return {"days": msgspec.to_builtins(self.days), "audit": audit, "page": str(self.page)}
+
+
+def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
+    """Archive, count and audit what was played, from the broker's own listing, and write the report's page."""
+    from godwit.pipeline.connections import Connections
+    from godwit.pipeline.jobs.audit import AuditSettings, audited
+    from godwit.pipeline.jobs.report import ReportSettings, reported
+    from godwit.pipeline.jobs.run import PARTS, RunSettings
+    from godwit.pipeline.page import page as rendered
+    from godwit.pipeline.session import spark_session
+
+    lake = str(folder / "lake")
+    run = RunSettings(broker_url=url, store_url=url, lake=lake, parts=PARTS, once=True)
+    with (
+        working("pipeline", quiet=quiet),
+        Connections(url, url) as connections,
+        spark_session("godwit demo", master=MASTER) as spark,
+    ):
+        verdict = audited(spark, connections, AuditSettings(run=run))
+        made = reported(spark, connections, ReportSettings(broker_url=url, store_url=url, lake=lake))
+        days = connections.pipelines(lambda state: state.days())
+    page.write_text(rendered(made), encoding="utf-8")
+    return Aftermath(days=days, audit=verdict, report=made, page=page)
+
+
+def show(console: Console, found: Aftermath) -> None:
+    """Print analytics, audit, headline and where the page is."""
+    console.print()
+    console.print(Text("The same story from the journal, through Spark", "bold"))
+    console.print(day_table(found.days))
+    console.print()
+    show_audit(found.audit)
+    console.print()
+    console.print(headline(found.report))
+    console.print()
+    console.print(f"Report with plots: {found.page}", soft_wrap=True)
