@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -15,6 +16,7 @@ from typing import Any, Final, Literal, Protocol
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, GroupStats, Nack, QueueStats, Receipt
 from godwit.core.clock import Clock, ManualClock, SystemClock, from_ms, milliseconds
 from godwit.core.envelope import Envelope, seal
+from godwit.core.errors import BrokerClosed
 from godwit.core.failure import FailureKind, ProcessingError
 from godwit.core.journal import Position, decode_chunk, rows_of, shard_name
 from godwit.core.message import Message, Routing, Scheduling
@@ -110,9 +112,9 @@ class RabbitBackend:
 
         return RabbitMQBroker(self._url)
 
-    async def clear(self) -> None:
+    async def clear(self, broker: Broker) -> None:
         """Remove the queues of the test, so that the node does not fill up."""
-        async with self.open() as broker:
+        with suppress(BrokerClosed):
             for queue in await broker.stats():
                 await broker.remove(queue.name)
 
@@ -151,10 +153,10 @@ class Harness:
 
     async def finish(self) -> None:
         """Stop, and take away what the backend would keep after the test."""
-        await self.stop()
         clear = getattr(self._backend, "clear", None)
         if clear is not None:
-            await clear()
+            await clear(self.broker)
+        await self.stop()
 
     async def another(self) -> Broker:
         """Return a further client of the same backend."""

@@ -220,7 +220,7 @@ def _node(
 
 @contextlib.contextmanager
 def cluster(nodes: int = 1, *, configuration: str = "", plugins: Sequence[str] = ()) -> Iterator[list[RabbitNode]]:
-    """Give so many nodes that know each other, and take them away at the end."""
+    """Give so many nodes that know each other; the first has the plugins and the configuration. They end with it."""
     if not (_BIN / "rabbitmq-server").exists():
         raise ServerDown(
             "rabbitmq-server is not installed. Install it (apt-get install rabbitmq-server) or run ./dev test."
@@ -231,13 +231,15 @@ def cluster(nodes: int = 1, *, configuration: str = "", plugins: Sequence[str] =
     try:
         ports = free_ports(2 * nodes)
         names = [f"godwit{ports[2 * n]}n{n}@localhost" for n in range(nodes)]
-        extra = configuration
+        extra = ""
         if nodes > 1:
             extra += _CLUSTER + "".join(
                 f"cluster_formation.classic_config.nodes.{n + 1} = {name}\n" for n, name in enumerate(names)
             )
         epmd_port = int(epmd.epmd_port)  # type: ignore[attr-defined]
-        made += [_node(folder / f"n{n}", n, ports[2 * n : 2 * n + 2], epmd_port, extra, plugins) for n in range(nodes)]
+        for n in range(nodes):
+            own = (extra, ()) if n else (extra + configuration, tuple(plugins))
+            made.append(_node(folder / f"n{n}", n, ports[2 * n : 2 * n + 2], epmd_port, *own))
         for node in made:
             node.launch()
         for node in made:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from godwit.admin.doctor import examine
 from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq import RabbitMQBroker
 from godwit.core.envelope import seal
@@ -18,7 +19,7 @@ from godwit.core.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from tests.conformance.harness import LONG, G
-from tests.servers.processes import HOST
+from tests.servers.processes import HOST, free_ports
 from tests.servers.rabbitmq import RabbitNode, cluster
 from tests.waiting import eventually
 
@@ -39,12 +40,15 @@ def leader_of(nodes: list[RabbitNode], queue: str) -> RabbitNode:
 @pytest.mark.timeout(170)
 @pytest.mark.xdist_group("rabbitmq cluster")
 async def test_rabbitmq_node_failure(tmp_path: Path) -> None:
-    with cluster(3) as nodes:
-        places = ",".join(f"{HOST}:{node.port}" for node in nodes)
-        url = f"amqp://guest:guest@{places}/?ledger={tmp_path / 'ledger.db'}"
+    (management,) = free_ports(1)
+    with cluster(3, plugins=("rabbitmq_management",), configuration=f"management.tcp.port = {management}\n") as nodes:
+        places = ",".join(f"{HOST}:{node.port}" for node in reversed(nodes))
+        url = f"amqp://guest:guest@{places}/?ledger={tmp_path / 'ledger.db'}&management={management}"
         async with RabbitMQBroker(url) as publisher, RabbitMQBroker(url) as consumer:
             await publisher.declare(QueueSpec(name=CLUSTERED))
             leader = await asyncio.to_thread(leader_of, nodes, publisher.names.group(CLUSTERED, G))
+            healthy = {finding.check: finding.severity for finding in await examine(url)}
+            assert (healthy["nodes"], healthy["members"], healthy["alarms"]) == ("ok", "ok", "ok")
             accepted: list[str] = []
             done: list[str] = []
             moments: list[float] = []
@@ -69,6 +73,7 @@ async def test_rabbitmq_node_failure(tmp_path: Path) -> None:
 
             consuming, publishing = asyncio.create_task(consume()), asyncio.create_task(publish())
             await eventually(lambda: len(done) > 100, within=timedelta(seconds=30), what="some work")
+            first_died = leader is nodes[0]
             await asyncio.to_thread(leader.kill)
             killed = time.monotonic()
             await publishing
@@ -82,3 +87,6 @@ async def test_rabbitmq_node_failure(tmp_path: Path) -> None:
             assert max(gaps, default=0) < SILENCE_SECONDS, "clients go on by themselves"
             assert await asyncio.to_thread(leader_of, nodes, publisher.names.group(CLUSTERED, G)) is not leader
             assert await consumer.dead_letters.page(CLUSTERED) == []
+            # The management interface is that of the first node, which may be the one that died.
+            hurt = {finding.check: finding.severity for finding in await examine(url)}
+            assert hurt["nodes"] == ("note" if first_died else "problem")

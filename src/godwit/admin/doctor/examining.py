@@ -13,6 +13,8 @@ EXAMINERS: Final = {
     "sqlite": "godwit.admin.doctor.sqlite",
     "redis": "godwit.admin.doctor.redis",
     "rediss": "godwit.admin.doctor.redis",
+    "amqp": "godwit.admin.doctor.rabbitmq",
+    "amqps": "godwit.admin.doctor.rabbitmq",
 }
 """The module of each scheme; its function `examine` does the work."""
 SPAN: Final = timedelta(seconds=2)

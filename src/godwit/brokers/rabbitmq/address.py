@@ -12,11 +12,12 @@ from godwit.core.errors import InvalidSetting
 
 DEFAULT_PORT: Final = {"amqp": 5672, "amqps": 5671}
 HEARTBEAT_SECONDS: Final = 60
+MANAGEMENT_PORT: Final = 15_672
 MAX_LENGTH: Final = 100_000
 MESSAGE_TTL_SECONDS: Final = 24 * 3600
 _OPTIONS: Final = (
     "heartbeat", "connect_timeout", "publish_timeout", "blocked", "ledger", "namespace", "cafile", "prefetch",
-    "max_length", "message_ttl",
+    "max_length", "message_ttl", "management",
 )  # fmt: skip
 
 
@@ -43,6 +44,8 @@ class Address:
     """What the server lets wait in a group's queue before it refuses publishes."""
     message_ttl_seconds: float = MESSAGE_TTL_SECONDS
     """After so long in a group's queue the server gives a message up as expired."""
+    management: int = MANAGEMENT_PORT
+    """Where the management interface listens; only the doctor asks it."""
     name: str = "godwit"
 
     @classmethod
@@ -73,6 +76,7 @@ class Address:
             ledger=Path(options.get("ledger", "godwit-rabbitmq.db")),
             prefetch=int(_number(options, "prefetch", 0)) or None,
             max_length=int(_number(options, "max_length", MAX_LENGTH)),
+            management=int(_number(options, "management", MANAGEMENT_PORT)),
             message_ttl_seconds=_number(options, "message_ttl", MESSAGE_TTL_SECONDS),
         )
 

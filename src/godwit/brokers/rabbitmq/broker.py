@@ -129,6 +129,10 @@ class RabbitMQBroker:
         """Whether it is connected, and the channels opened and closed so far."""
         return self._link.counts
 
+    async def connection(self) -> Connection:
+        """Return the present connection, to look at the server it leads to."""
+        return await self._link.connection()
+
     # Opening and closing
 
     async def __aenter__(self) -> Self:
