@@ -18,6 +18,10 @@ EXAMPLES: Final = """Examples:
 """
 COMMANDS: Final = (
     "godwit.cli.pipelines.run",
+    "godwit.cli.pipelines.audit",
+    "godwit.cli.pipelines.report",
+    "godwit.cli.pipelines.plan",
+    "godwit.cli.pipelines.replay",
     "godwit.cli.pipelines.sql",
     "godwit.cli.pipelines.status",
     "godwit.cli.pipelines.forget",

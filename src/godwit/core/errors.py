@@ -32,6 +32,7 @@
     ├── PipelineFailed (13)         a job on Spark ended early
     ├── PositionGap                 a batch does not follow on what a pipeline has done
     ├── PositionMoved (10)          somebody else has published the same rows; nothing was changed
+    ├── BodiesMissing (9)           messages to be replayed are not in the journal as a whole
     ├── PlanTooDense (9)            a plan has more messages in a minute than its campaign allows
     ├── StagingLost (10)            staged numbers are gone before they were added
     ├── SparkUnavailable (14)       Spark does not start, or cannot do what it is asked
@@ -648,6 +649,24 @@ class ManifestMoved(GodwitError):
     @property
     def remedy(self) -> str:
         return "Somebody else compacted them; there is nothing left to do."
+
+
+class BodiesMissing(GodwitError):
+    """Messages that were to be replayed are not in the history as a whole; nothing was sent."""
+
+    code = 9
+
+    def __init__(self, missing: int, chosen: int) -> None:
+        self.missing, self.chosen = missing, chosen
+        super().__init__(missing, chosen)
+
+    @property
+    def fact(self) -> str:
+        return f"The history lacks the bodies of {self.missing:,} of {self.chosen:,} messages to be replayed"
+
+    @property
+    def remedy(self) -> str:
+        return "Choose messages whose queue journals bodies (journal_body = \"on\") and whose arrival is archived."
 
 
 class PlanTooDense(GodwitError):

@@ -53,18 +53,19 @@ def selected(rows: DataFrame, condition: Expression) -> DataFrame:
     return copies.join(bodies, ["shard", "publish_seq"], "left")
 
 
-def messages(copies: DataFrame, replay_id: str, *, start_ms: int, window_ms: int) -> DataFrame:
-    """Return what is sent: `id, queue, group, replay_of, deliver_at, body`, spread over the window.
+def messages(copies: DataFrame, replay_id: str, *, start_ms: int, window_ms: int, queue: str | None) -> DataFrame:
+    """Return what is sent: `id, queue, group, replay_of, deliver_at, body`, spread over the window if there is one.
 
-    The id follows from the replay, the message and the group, so that a replay sent twice arrives once.
+    The id follows from the replay, the message and the group, so that a replay sent twice arrives once. A message
+    goes back to the group its copy belonged to; in another queue, to all groups there are.
     """
     namespace = uuid.uuid5(NAMESPACE, replay_id)
     known = F.concat(F.col("message_id"), F.lit("\0"), F.col("group"))
-    later = F.pmod(F.xxhash64("message_id", "group"), F.lit(max(1, window_ms)))
+    later = F.pmod(F.xxhash64("message_id", "group"), F.lit(window_ms)) if window_ms else F.lit(None).cast("long")
     return copies.select(
         uuid5(namespace, known).alias("id"),
-        "queue",
-        "group",
+        (F.lit(queue) if queue else F.col("queue")).alias("queue"),
+        (F.lit(None).cast("string") if queue else F.col("group")).alias("group"),
         F.col("message_id").alias("replay_of"),
         F.timestamp_millis(F.lit(start_ms) + later).alias("deliver_at"),
         "body",
