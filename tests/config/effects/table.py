@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from godwit.core.clock import from_ms
-from godwit.core.errors import BrokerUnavailable
+from godwit.core.clock import from_ms, utc_now
+from godwit.core.errors import BrokerUnavailable, InvalidSchedule
 from godwit.core.failure import FailureKind
 from godwit.core.message import Message
 from godwit.telemetry.alerts import Alert, AlertName
@@ -249,8 +249,31 @@ async def nothing(_: Any) -> None:
     """Handle a message."""
 
 
-SCHEDULER = "the scheduler's own tests set it"
-RABBITMQ = "needs a RabbitMQ server"
+async def scheduler_max_future_days(world: World) -> None:
+    world.set(SCHEDULER_MAX_FUTURE_DAYS="3")
+    async with world.declared() as mq:
+        await mq.schedule_message(Message(queue=Q), utc_now() + timedelta(days=2))
+        with pytest.raises(InvalidSchedule):
+            await mq.schedule_message(Message(queue=Q), utc_now() + timedelta(days=4))
+
+
+async def redis_stream_and_group(world: World) -> None:
+    with redis_server() as server, server.client() as client:
+        world.set(REDIS_URL=server.url, REDIS_STREAM="measurements", REDIS_GROUP="savers")
+        async with world.manager() as mq:
+            client.xadd("measurements", {"payload": '{"n": 2}'})
+            (delivery,) = await mq.dequeue("measurements", "savers", wait=timedelta(seconds=5))
+            assert delivery.open().payload == {"n": 2}
+
+
+TICKS = Elsewhere(
+    "the moments of a scheduler's ticks",
+    "tests/scheduler/test_running.py::test_schedulers_tick_by_the_minute_schedule_and_not_below_the_precision",
+)
+TOPOLOGY = Elsewhere(
+    "exchanges and queues on a RabbitMQ server",
+    "tests/brokers/rabbitmq/test_topology.py::test_the_variables_give_the_exchanges_and_queues_of_the_specification",
+)
 
 EFFECTS: dict[str, Effect | Elsewhere] = {
     "REDIS_HOST": redis_host_and_port,
@@ -269,23 +292,29 @@ EFFECTS: dict[str, Effect | Elsewhere] = {
     "CONSUMER_HEALTH_CHECK_INTERVAL": consumer_health_check_interval,
     "MONITORING_METRICS_INTERVAL": monitoring_metrics_interval,
     "MONITORING_ALERT_THRESHOLDS": monitoring_alert_thresholds,
-    "MONITORING_RETENTION_DAYS": Elsewhere("what the store keeps of the past"),
-    "SCHEDULER_PRECISION_MINUTES": Elsewhere(SCHEDULER),
-    "SCHEDULER_MAX_FUTURE_DAYS": Elsewhere(SCHEDULER),
-    "SCHEDULER_CLEANUP_INTERVAL": Elsewhere(SCHEDULER),
+    "MONITORING_RETENTION_DAYS": Elsewhere(
+        "what the store keeps of the past",
+        "tests/scheduler/test_running.py::test_finished_schedules_are_removed_at_the_cleanup_interval",
+    ),
+    "SCHEDULER_PRECISION_MINUTES": TICKS,
+    "SCHEDULER_MAX_FUTURE_DAYS": scheduler_max_future_days,
+    "SCHEDULER_CLEANUP_INTERVAL": Elsewhere(
+        "the removal of finished schedules",
+        "tests/scheduler/test_running.py::test_finished_schedules_are_removed_at_the_cleanup_interval",
+    ),
     "APP_VERSION": app_version,
-    "RABBITMQ_URL": Elsewhere(RABBITMQ),
-    "RABBITMQ_QUEUE_NAME": Elsewhere(RABBITMQ),
-    "RABBITMQ_DLQ_NAME": Elsewhere(RABBITMQ),
-    "RABBITMQ_EXCHANGE_NAME": Elsewhere(RABBITMQ),
-    "RABBITMQ_DLX_NAME": Elsewhere(RABBITMQ),
-    "QUEUE_CONCURRENCY": Elsewhere(RABBITMQ),
+    "RABBITMQ_URL": TOPOLOGY,
+    "RABBITMQ_QUEUE_NAME": TOPOLOGY,
+    "RABBITMQ_DLQ_NAME": TOPOLOGY,
+    "RABBITMQ_EXCHANGE_NAME": TOPOLOGY,
+    "RABBITMQ_DLX_NAME": TOPOLOGY,
+    "QUEUE_CONCURRENCY": Elsewhere("what a RabbitMQ server sends ahead; still to be shown"),
     "QUEUE_RETRY_DELAY": queue_retry_delay,
     "QUEUE_RETRY_BACKOFF": queue_retry_backoff,
-    "CRON_MINUTE_SCHEDULE": Elsewhere("the birthdays application, still to come"),
+    "CRON_MINUTE_SCHEDULE": TICKS,
     "REDIS_URL": redis_url,
-    "REDIS_STREAM": Elsewhere("the telemetry application, still to come"),
-    "REDIS_GROUP": Elsewhere("the telemetry application, still to come"),
+    "REDIS_STREAM": redis_stream_and_group,
+    "REDIS_GROUP": redis_stream_and_group,
     "REDIS_CONSUMER_ID": redis_consumer_id,
     "VISIBILITY_TIMEOUT": visibility_timeout,
     "MAX_RETRIES": max_retries,
