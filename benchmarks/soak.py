@@ -133,13 +133,28 @@ def reported(minutes: float, rounds: list[Round], found: str, seed: int) -> Repo
     return report("soak", settings, results)
 
 
+def on_redis(console: Console, *, keep: bool) -> int:
+    """Soak the Redis broker; its length is given in messages."""
+    from benchmarks.__main__ import show
+    from benchmarks.redis_soak import soak as soak_redis
+
+    result = soak_redis(messages=100_000, ready=1_000_000, kills=100, console=console)
+    show(result, console)
+    if keep:
+        save(result)
+    return 1 if any(one.verdict == "BELOW" for one in result.results) else 0
+
+
 def main(arguments: list[str]) -> int:
     """Soak, show and write down; exit 1 when something was found."""
     parser = argparse.ArgumentParser(prog="./dev soak", description="The long run under faults.")
     parser.add_argument("--minutes", type=float, default=5, help="how long (default: 5)")
+    parser.add_argument("--broker", choices=("sqlite", "redis"), default="sqlite", help="which one (default: sqlite)")
     parser.add_argument("--no-save", action="store_true", help="leave docs/benchmarks as it is")
     options = parser.parse_args(arguments)
     console = Console()
+    if options.broker == "redis":
+        return on_redis(console, keep=not options.no_save)
     rounds, found, seed = soak(options.minutes, console)
     result = reported(options.minutes, rounds, found, seed)
     table = Table(title=f"soak: {result.date}, {result.machine}", title_justify="left")
