@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -42,9 +42,11 @@ class PostgresDatabase:
         shown: str,
         pool_size: int = POOL_SIZE,
         prepare: Callable[[asyncpg.Connection], Awaitable[None]] | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._url = url
         self._prepare = prepare
+        self._settings = {"application_name": "godwit", "timezone": "UTC"} | dict(settings or {})
         self.shown = shown
         self._pool_size = pool_size
         self._pool: asyncpg.Pool | None = None
@@ -97,7 +99,7 @@ class PostgresDatabase:
                     timeout=CONNECT_TIMEOUT.total_seconds(),
                     command_timeout=COMMAND_TIMEOUT.total_seconds(),
                     init=self._prepare,
-                    server_settings={"application_name": "godwit", "timezone": "UTC"},
+                    server_settings=self._settings,
                 )
         return self._pool
 

@@ -30,6 +30,8 @@ _LETTER: Final = (
     "failures", "crashes", "worker", "dead_at",
 )  # fmt: skip
 _NAME_LENGTH: Final = 255
+SETTINGS: Final = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
+"""A batch is small and the tables may be large: rows are found by index, whatever stale statistics say."""
 
 
 async def prepare(connection: asyncpg.Connection) -> None:

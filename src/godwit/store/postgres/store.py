@@ -14,7 +14,7 @@ from godwit.store.postgres.migrating import PostgresMigrations
 from godwit.store.postgres.outbox import PostgresOutbox
 from godwit.store.postgres.pipeline import PostgresPipelines
 from godwit.store.postgres.plans import PostgresPlans
-from godwit.store.postgres.recording import PostgresRecording, prepare
+from godwit.store.postgres.recording import SETTINGS, PostgresRecording, prepare
 from godwit.store.postgres.schedules import PostgresSchedules
 
 
@@ -25,7 +25,9 @@ class PostgresStore:
         self.database = PostgresDatabase(url, shown=without_password(url), pool_size=pool_size)
         self.migrations = PostgresMigrations(self.database)
         # One connection of its own: it keeps temporary tables, and times travel differently on it.
-        self._recording = PostgresDatabase(url, shown=without_password(url), pool_size=1, prepare=prepare)
+        self._recording = PostgresDatabase(
+            url, shown=without_password(url), pool_size=1, prepare=prepare, settings=SETTINGS
+        )
         self.messages = PostgresMessages(self.database, PostgresRecording(self._recording))
         self.ledger = PostgresLedger(self.database)
         self.outbox = PostgresOutbox(self.database)

@@ -6,12 +6,12 @@ SET
     updated_at = greatest(message.updated_at, rest.updated_at)
 FROM (
     SELECT
-        message_id,
-        min(godwit_rank(status)) AS rank,
-        max(retry_count) AS retry_count,
-        max(updated_at) AS updated_at
-    FROM queue_deliveries
-    WHERE message_id = ANY ($1::text[])
-    GROUP BY message_id
+        open.message_id,
+        min(godwit_rank(open.status)) AS rank,
+        max(open.retry_count) AS retry_count,
+        max(open.updated_at) AS updated_at
+    FROM unnest($1::text[]) AS changed (message_id)
+    JOIN queue_deliveries open ON open.message_id = changed.message_id
+    GROUP BY open.message_id
 ) AS rest
 WHERE message.message_id = rest.message_id
