@@ -11,6 +11,11 @@ import pytest
 from tests.project.specification import ROOT
 
 PRINTS = {
+    "birthdays.py": """\
+anniversary greeting to grace
+birthday greeting to ada
+dead letters: ['Permanent: no such user']
+""",
     "orders.py": """\
 published 1 message
 processing Order #1 (order 12345)

@@ -13,20 +13,24 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.project.specification import ROOT
+from tests.servers.rabbitmq import the_node
 from tests.servers.redis import redis_server
 
 _BLOCK = re.compile(
     r"^(?P<mark><!-- not run: (?P<reason>.*?) -->\n+)?```(?P<kind>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
-SERVERS: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {"redis": ("REDIS_URL", redis_server)}
+SERVERS: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
+    "rabbitmq": ("RABBITMQ_URL", lambda: nullcontext(the_node())),
+    "redis": ("REDIS_URL", redis_server),
+}
 RUN = {"python": [sys.executable, "-W", "error", "-"], "sh": ["sh", "-eu"]}
 
 

@@ -62,9 +62,9 @@ class Puller:
                 fetched = await intake.fetch(limit - len(deliveries))
                 if not fetched:
                     break
-                taken = await self._judge(intake, fetched, worker, limit - len(deliveries), length_ms, max_bytes)
-                deliveries += taken
-                if len(taken) == len(fetched) or max_bytes is not None or intake.stalled:
+                came, more = await self._judge(intake, fetched, worker, limit - len(deliveries), length_ms, max_bytes)
+                deliveries += came
+                if not more or max_bytes is not None:
                     break
         return deliveries
 
@@ -87,7 +87,8 @@ class Puller:
         limit: int,
         length_ms: int,
         max_bytes: int | None,
-    ) -> list[Delivery]:
+    ) -> tuple[list[Delivery], bool]:
+        """Return what may be delivered, and whether it is worth fetching more in place of what may not."""
         queue, group = intake.place
         now_ms = self._clock.now_ms()
         channels: dict[int, tuple[Channel, Incoming]] = {}
@@ -124,7 +125,7 @@ class Puller:
             if channel.alive:
                 channel.ack([incoming.tag])
         await self._send_on(intake, taken, channels)
-        return self._hold(intake, taken, channels)
+        return self._hold(intake, taken, channels), not taken.left and len(taken.leases) < len(fetched)
 
     def _hold(self, intake: Intake, taken: Taken, channels: dict[int, tuple[Channel, Incoming]]) -> list[Delivery]:
         deliveries = []
