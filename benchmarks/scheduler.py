@@ -1,6 +1,6 @@
 """Schedulers: loading a campaign, claiming and enqueueing, and a tick beside many future schedules.
 
-GODWIT_BENCH_ROWS (1,000,000), GODWIT_BENCH_DUE (50,000) and GODWIT_BENCH_FUTURE (10,000,000, only on PostgreSQL) make it
+GODWIT_BENCH_ROWS (1,000,000), GODWIT_BENCH_DUE (50,000) and GODWIT_BENCH_FUTURE (10,000,000, on PostgreSQL) make it
 smaller. Ratios are taken inside one run: against a bare COPY, and between a full and a nearly empty table.
 """
 

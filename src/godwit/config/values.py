@@ -10,9 +10,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from godwit.core.errors import InvalidArgumentError
+from godwit.core.errors import InvalidArgumentError, InvalidSchedule
 from godwit.core.failure import ErrorType
 from godwit.core.retry import Strategy
+from godwit.core.schedule_cron import parse_cron
 
 NONE: Final = "none"
 HIDDEN: Final = "***"
@@ -27,7 +28,6 @@ LONGEST: Final = timedelta(days=36_500)
 _UNIT_WORDS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "d": "days"}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_CRON_PART: Final = re.compile(r"(?:\*|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/\d+)?")
 _CRON_FIELDS: Final = 5
 _LONGEST_NUMBER: Final = 40
 
@@ -296,9 +296,10 @@ def timed(number: float, unit: str) -> timedelta:
 
 
 def check_cron(expression: str) -> None:
-    """Refuse what does not look like minute, hour, day of month, month, day of week."""
-    fields = expression.split()
-    if len(fields) != _CRON_FIELDS or not all(
-        _CRON_PART.fullmatch(part) for field in fields for part in field.split(",")
-    ):
+    """Refuse what is not minute, hour, day of month, month, day of week, or would never come true."""
+    if len(expression.split()) != _CRON_FIELDS:
         raise Unreadable
+    try:
+        parse_cron(expression)
+    except InvalidSchedule:
+        raise Unreadable from None

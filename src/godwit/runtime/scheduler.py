@@ -18,7 +18,9 @@ from godwit.core.message import Message, Scheduling
 from godwit.core.names import MessageId, QueueName
 from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus, single_id
 from godwit.core.schedule_rules import check_due, check_name
+from godwit.core.schedule_statuses import MinuteStatus, minute_status
 from godwit.core.settings import SchedulerSettings
+from godwit.core.statuses import MessageStatus
 from godwit.runtime.scheduler_bulk import CANCELLED_AT_ONCE, Loaded, Progress, Row, batches, read_ahead
 from godwit.runtime.scheduler_doubts import Ask, Doubts
 from godwit.runtime.scheduler_health import (
@@ -36,6 +38,7 @@ from godwit.telemetry.health import HealthCheck
 
 Prepare = Callable[[Message], Envelope]
 Publish = Callable[[Message, datetime], Awaitable[MessageId]]
+StatusOf = Callable[[MessageId], Awaitable[MessageStatus | None]]
 _OWN: Final = ("starts_at", "ends_at", "max_occurrences")
 
 
@@ -66,12 +69,13 @@ class MessageScheduler:
         name: str,
         retention: timedelta = timedelta(days=30),
         ask: Ask | None = None,
+        status_of: StatusOf | None = None,
         metrics: SchedulerMetrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._broker, self._kept, self._settings, self._clock = broker, schedules, settings, clock
-        self._prepare, self._publish = prepare, publish
+        self._prepare, self._publish, self._status_of = prepare, publish, status_of
         self.health = SchedulerHealth(broker.shared, name=name, clock=clock, metrics=metrics)
         if schedules is None:
             return
@@ -164,6 +168,12 @@ class MessageScheduler:
     async def firing(self, message_id: MessageId) -> Firing | None:
         """Return what is known of a scheduled message, or of one firing of a schedule or campaign."""
         return await self._schedules.find(single_id(message_id)) or await self._found(message_id)
+
+    async def status(self, message_id: MessageId) -> MinuteStatus | None:
+        """Say where a scheduled message stands: CREATED, QUEUED, SENDING, SENT or FAILED; None when it is unknown."""
+        firing = await self.firing(message_id)
+        message = None if self._status_of is None else await self._status_of(message_id)
+        return minute_status(firing, None if message is None else message.status)
 
     async def _found(self, message_id: MessageId) -> Firing | None:
         known = _uuid(message_id)
