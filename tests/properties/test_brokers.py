@@ -18,7 +18,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from godwit.brokers.memory import MemoryBroker, MemoryEngine
 from godwit.core.journal import Event
-from tests.conformance.harness import BACKENDS
+from tests.conformance.harness import BACKENDS, REAL_TIME
 from tests.properties.keeping import Keeping
 from tests.properties.model import Model
 from tests.properties.sides import BrokerSide
@@ -82,6 +82,6 @@ def test_the_memory_broker_does_what_the_model_does() -> None:
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "memory"])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in {"memory", *REAL_TIME}])
 def test_every_other_broker_does_what_the_memory_broker_does(backend: str) -> None:
     check(type(f"{backend}AgainstMemory", (BrokerAgainstMemory,), {"backend": backend, "seen": Counter()}))
