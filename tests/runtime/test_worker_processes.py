@@ -63,7 +63,7 @@ async def test_kill_9_loses_nothing_and_repeats_at_most_what_the_victim_held(sho
 async def test_a_message_that_takes_down_three_workers_is_isolated_as_poison(shop: Shop) -> None:
     await shop.publish("exit", "work")
     with shop.worker("--processes", "2"):
-        await eventually(lambda: _dead(shop), within=STARTED)
+        await eventually(lambda: _dead(shop), within=3 * STARTED)  # three starts
         (letter,) = await shop.broker.dead_letters.page(ORDERS)
         assert (letter.kind, letter.crashes, letter.failures) == (FailureKind.POISON, 3, 0)
         assert shop.recorded("end") == ["o1"]

@@ -40,6 +40,7 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 
 MAINTAIN_EVERY: Final = timedelta(seconds=1)
 REFRESH_EVERY: Final = timedelta(seconds=1)
+BRIEFLY: Final = timedelta(seconds=0.5)
 STEP_WITHIN: Final = timedelta(seconds=30)
 ANSWER_WITHIN: Final = timedelta(seconds=3)
 """A broker that takes longer to tell of pauses and breakers is taken for absent."""
@@ -161,7 +162,6 @@ class Worker:
         self._renewer.start()
         self.watchdog.start()
         care = [asyncio.create_task(step, name=f"godwit {name}") for name, step in self._care()]
-        await self._beat()
         try:
             await self._stop.wait()
         finally:
@@ -172,11 +172,11 @@ class Worker:
             handed_back = await self._finish()
             for task in care:
                 task.cancel()
-            await self._settle_the_rest()
+            within = ANSWER_WITHIN if await self._settle_the_rest() else BRIEFLY
             stopping = in_daemon_thread(self._renewer.stop, name="godwit renewer's end")
-            await self._unless_leaving(stopping, ANSWER_WITHIN)
+            await self._unless_leaving(stopping, within)
             self._threads.shutdown(wait=False, cancel_futures=True)
-            await self._unless_leaving(self._condition.goodbye(), ANSWER_WITHIN)
+            await self._unless_leaving(self._condition.goodbye(), within)
             log.info("worker stopped", worker=self.name, processed=self.accounts.processed, handed_back=handed_back)
 
     async def _members(self, queue: str) -> list[ConsumerInstance]:
@@ -193,7 +193,7 @@ class Worker:
         yield "watchdog", self.watchdog.run()
         yield "maintenance", self._regularly(self._broker.maintain, MAINTAIN_EVERY)
         yield "gate", self._regularly(self._refresh, REFRESH_EVERY)
-        yield "heartbeat", self._regularly(self._beat, self._settings.heartbeat_interval)
+        yield "heartbeat", self._regularly(self._beat, self._settings.heartbeat_interval, at_once=True)
         for number, consumer in enumerate(self._consumers):
             if consumer.health.ask is not None:
                 ask = partial(self._condition.ask, number)
@@ -211,11 +211,12 @@ class Worker:
             return sum(finishing.result())
         return sum(await asyncio.gather(*(puller.finish(timedelta(0)) for puller in self._pullers)))
 
-    async def _settle_the_rest(self) -> None:
-        """Settle what ended; a broker that stays away is not waited for beyond the grace time."""
-        await self._unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN))
+    async def _settle_the_rest(self) -> bool:
+        """Settle what ended; a broker that stays away is not waited for beyond the grace time: say whether it answered."""
+        answered = await self._unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN))
         if self._held:
             log.warning("left with work unsettled: it is delivered again", worker=self.name, count=len(self._held))
+        return answered
 
     async def _unless_leaving(self, work: Awaitable[object], within: timedelta | None = None) -> bool:
         """Wait for something that a second stop, or the time, cuts short; say whether it was finished."""
@@ -253,10 +254,14 @@ class Worker:
         for puller in self._pullers:
             puller.nudge()
 
-    async def _regularly(self, step: Callable[[], Awaitable[object]], every: timedelta) -> None:
+    async def _regularly(
+        self, step: Callable[[], Awaitable[object]], every: timedelta, *, at_once: bool = False
+    ) -> None:
         """Repeat a step; all workers do so, a little apart, and doing it often changes nothing."""
         while True:
-            await asyncio.sleep(every.total_seconds() * (0.75 + self._random.random() / 2))
+            if not at_once:
+                await asyncio.sleep(every.total_seconds() * (0.75 + self._random.random() / 2))
+            at_once = False
             try:
                 async with asyncio.timeout(STEP_WITHIN.total_seconds()):
                     await step()
