@@ -1,0 +1,138 @@
+"""Campaigns: loaded once, in bounded memory, whatever stops the load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from godwit.core.errors import InvalidSchedule, ScheduleNotFound
+from godwit.core.message import Message
+from godwit.core.schedule import ScheduleStatus
+from godwit.runtime.scheduler_bulk import BATCH, Row, rows_of_file
+from tests.faults.crew import Crew
+from tests.scheduler import loader
+from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
+from tests.scheduler.office import Office
+from tests.store.conformance.harness import StoreHarness
+
+DUE = NOON + 2 * HOUR
+
+
+@pytest.fixture
+def office(harness: StoreHarness) -> Office:
+    return Office(harness.url)
+
+
+def rows(count: int) -> Iterator[Row]:
+    for number in range(count):
+        yield f"user-{number}", DUE, Message(queue=QUEUE, type="birthday", payload=number)
+
+
+async def test_a_campaign_is_delivered_once_each(office: Office) -> None:
+    async with office.open() as mq:
+        loaded = await mq.scheduler.schedule_many("spring", rows(1_500))
+        assert (loaded.read, loaded.added) == (1_500, 1_500)
+        again = await mq.scheduler.schedule_many("spring", rows(1_600))
+        assert (again.read, again.added) == (1_600, 100)
+        office.clock.advance(HOUR)
+        assert (await mq.scheduler.tick()).sent == 1_600
+        # What has fired is not scheduled again either.
+        assert (await mq.scheduler.schedule_many("spring", rows(1_600))).added == 0
+        office.clock.advance(HOUR)
+        found = await office.delivered()
+        assert sorted(one.payload for one in found) == list(range(1_600))
+        assert {one.scheduling.campaign for one in found if one.scheduling} == {"spring"}
+        assert {one.type for one in found} == {"birthday"}
+
+
+async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office) -> None:
+    """What bounds the memory: whatever the length of the campaign, three batches are under way at most."""
+    read = 0
+    ahead = []
+
+    def counted() -> Iterator[Row]:
+        nonlocal read
+        for row in rows(5 * BATCH):
+            read += 1
+            yield row
+
+    async with office.open() as mq:
+        loaded = await mq.scheduler.schedule_many(
+            "spring", counted(), progress=lambda done, _added: ahead.append(read - done)
+        )
+        assert loaded.added == 5 * BATCH
+    assert len(ahead) == 5
+    assert max(ahead) <= 2 * BATCH
+
+
+async def test_a_campaign_is_cancelled_by_one_call_also_what_the_broker_has(office: Office) -> None:
+    async with office.open() as mq:
+        await mq.scheduler.schedule_many("spring", rows(300))
+        late = ((f"late-{key}", DUE + HOUR, message) for key, _, message in rows(300))
+        await mq.scheduler.schedule_many("spring", late)
+        office.clock.advance(90 * MINUTE)
+        assert (await mq.scheduler.tick()).sent == 300
+        assert await mq.scheduler.cancel_campaign("spring") == 600
+        assert await office.waiting() == 0
+        state = await mq.scheduler.campaign("spring")
+        assert (state.status, state.cancelled, state.waiting) == (ScheduleStatus.CANCELLED, 600, 0)
+        assert await mq.scheduler.cancel_campaign("spring") == 0
+        with pytest.raises(ScheduleNotFound):
+            await mq.scheduler.campaign("other")
+
+
+async def test_a_row_that_cannot_be_scheduled_is_named_and_the_load_can_go_on(office: Office) -> None:
+    def wrong() -> Iterator[Row]:
+        yield from rows(3)
+        yield "user-3", NOON - MINUTE, Message(queue=QUEUE)
+
+    async with office.open() as mq:
+        with pytest.raises(InvalidSchedule, match="in the past") as refused:
+            await mq.scheduler.schedule_many("spring", wrong())
+        assert refused.value.__notes__ == ["It is row 3 of campaign 'spring'."]
+        assert (await mq.scheduler.schedule_many("spring", rows(4))).added == 4
+
+
+async def test_a_file_of_lines_is_a_campaign(office: Office, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    lines = [
+        {"key": "a", "deliver_at": DUE.isoformat(), "payload": {"n": 1}},
+        {
+            "key": "b",
+            "deliver_at": DUE.isoformat(),
+            "type": "anniversary",
+            "priority": 90,
+            "attributes": {"lang": "no"},
+        },
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
+    async with office.open() as mq:
+        template = Message(queue=QUEUE, type="birthday")
+        assert (await mq.scheduler.schedule_many("spring", rows_of_file(file, template))).added == 2
+        office.clock.advance(2 * HOUR)
+        await mq.scheduler.tick()
+        b, a = await office.delivered()
+        assert (a.type, a.payload, b.type, b.priority) == ("birthday", {"n": 1}, "anniversary", 90)
+        assert b.attributes == {"lang": "no"}
+
+
+@pytest.mark.timeout(120)
+async def test_a_load_that_is_killed_is_completed_by_loading_again(harness: StoreHarness) -> None:
+    count = 3 * loader.BATCH
+    crew = Crew()
+    try:
+        member = crew.start(loader.work, harness.url, count, "scheduler.loading:2")
+        member.join(60)
+        assert member.exitcode == -9
+    finally:
+        crew.kill_all()
+    loaded = await loader.load(harness.url, count)
+    # The batch that was being stored when it died is not there, the one before it is.
+    assert (loaded.read, loaded.added) == (count, count - loader.BATCH)
+    async with harness.open() as store:
+        state = await store.schedules.campaign("spring")
+        assert state is not None
+        assert (state.planned, state.waiting) == (count, count)
