@@ -60,6 +60,7 @@ async def test_kill_9_loses_nothing_and_repeats_at_most_what_the_victim_held(sho
     assert (await shop.group()).dead == 0
 
 
+@pytest.mark.timeout(200)
 async def test_a_message_that_takes_down_three_workers_is_isolated_as_poison(shop: Shop) -> None:
     await shop.publish("exit", "work")
     with shop.worker("--processes", "2"):

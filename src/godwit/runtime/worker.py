@@ -212,7 +212,7 @@ class Worker:
         return sum(await asyncio.gather(*(puller.finish(timedelta(0)) for puller in self._pullers)))
 
     async def _settle_the_rest(self) -> bool:
-        """Settle what ended; a broker that stays away is not waited for beyond the grace time: say whether it answered."""
+        """Settle what ended, without waiting for an absent broker beyond the grace time; say whether it answered."""
         answered = await self._unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN))
         if self._held:
             log.warning("left with work unsettled: it is delivered again", worker=self.name, count=len(self._held))
