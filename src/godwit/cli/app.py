@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "worker": "godwit.cli.worker",
     "schedule": "godwit.cli.schedule",
     "scheduler": "godwit.cli.scheduler",
+    "db": "godwit.cli.db",
     "pipeline": "godwit.cli.pipeline",
     "config": "godwit.cli.config",
     "backup": "godwit.cli.backup",

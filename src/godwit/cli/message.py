@@ -1,4 +1,4 @@
-"""`godwit message`: one live message."""
+"""`godwit message`: where one message stands, and discarding one that waits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from typing import Annotated
 
 import typer
 
+from godwit.brokers.urls import connect
 from godwit.cli.exits import Exit
-from godwit.cli.nesting import nested
-from godwit.cli.opening import opened
-from godwit.cli.options import Json, Queue, Url
-from godwit.cli.output import print_json, remarks
-from godwit.core.errors import NotFoundError, shown
+from godwit.cli.message_shown import print_status, status_document
+from godwit.cli.nesting import ShowFirst, nested
+from godwit.cli.opening import check_exists, opened, settings_for
+from godwit.cli.options import Json, Queue, Store, Url
+from godwit.cli.output import print_json, remarks, results
+from godwit.core.errors import NotFoundError, StoreRequired, shown
 from godwit.core.names import MessageId, check_message_id, queue_name
+from godwit.runtime.bookkeeping import status_of
+from godwit.store.urls import connect as connect_store
 
-EXAMPLES = """Example:
+EXAMPLES = """Examples:
 
 \b
+  godwit message 0197a1c2-7f3e-7a10-b5a4-0c0ffee00001
   godwit message discard orders 0197a1c2-7f3e-7a10-b5a4-0c0ffee00001
 """
 
@@ -36,6 +41,52 @@ class MessageNotWaiting(NotFoundError):
     @property
     def remedy(self) -> str:
         return "It is done, being handled or dead (godwit dlq list), or it was never there."
+
+
+class MessageUnknown(NotFoundError):
+    """The store knows no message of that id."""
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        super().__init__(message_id)
+
+    @property
+    def fact(self) -> str:
+        return f"No message {shown(self.message_id)} is known"
+
+    @property
+    def remedy(self) -> str:
+        return "It was never published, or so long ago that its history was dropped."
+
+
+def show(
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.", show_default=False)],
+    url: Url = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> Exit:
+    """Say where a message stands, in all groups of its queue: attempts, last attempt, next retry, how it ended.
+
+    The journal is recorded first, as far as nobody has done so. Exit code 4 when no such message is known.
+    """
+    check_message_id(message_id)
+
+    async def run() -> Exit:
+        settings = settings_for(url, store)
+        check_exists(settings.broker_url)
+        if settings.store_url is None:
+            raise StoreRequired("godwit message")
+        async with connect(settings.broker_url) as broker, connect_store(settings.store_url) as opened_store:
+            found = await status_of(broker, opened_store, message_id)
+        if found is None:
+            raise MessageUnknown(message_id)
+        if as_json:
+            print_json(status_document(found))
+        else:
+            print_status(found, results())
+        return Exit.OK
+
+    return asyncio.run(run())
 
 
 def discard(
@@ -65,5 +116,7 @@ def discard(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    part = nested(app, "message", help="Look after one message that is not dead.", epilog=EXAMPLES)
+    help = "Say where a message stands (`godwit message ID`), or discard one that waits."  # noqa: A001
+    part = nested(app, "message", help=help, epilog=EXAMPLES, cls=ShowFirst)
+    part.command(epilog=EXAMPLES)(show)
     part.command(epilog=EXAMPLES)(discard)

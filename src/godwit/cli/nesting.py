@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+from typer.core import TyperGroup
 
 
-def nested(app: typer.Typer, name: str, *, help: str, epilog: str) -> typer.Typer:
+class ShowFirst(TyperGroup):
+    """Takes what is no command for the argument of `show`: `godwit message ID` is `godwit message show ID`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the words mean."""
+        known = args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if known else ["show", *args])
+
+
+def nested(app: typer.Typer, name: str, *, help: str, epilog: str, cls: type[TyperGroup] | None = None) -> typer.Typer:
     """Add a command that has commands; without one of them it shows its help."""
-    part = typer.Typer(rich_markup_mode=None)
+    part = typer.Typer(rich_markup_mode=None, cls=cls)
 
     @part.callback(invoke_without_command=True, help=help, epilog=epilog)
     def top(context: typer.Context) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from godwit.brokers.contract import Broker
+from godwit.brokers.contract import Broker, Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerError, StoreError, StoreRequired
+from godwit.core.journal import Position
 from godwit.core.logs import get_logger
 from godwit.core.message import Message
 from godwit.core.names import MessageId, check_message_id
@@ -19,7 +20,7 @@ from godwit.core.statuses import MessageStatus
 from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.outbox import OutboxForwarder, OutboxWriter
 from godwit.runtime.recorder import Recorder
-from godwit.store.contract import Store
+from godwit.store.contract import Messages, Store
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 SETTLING: Final = timedelta(milliseconds=300)
@@ -98,40 +99,16 @@ class Bookkeeping:
 
     async def status(self, message_id: MessageId) -> MessageStatus | None:
         """Say where a message stands; what the journal has by now is in the answer."""
-        check_message_id(message_id)
-        messages = self.store("status").messages
-        await self._caught_up()
-        return await messages.status(message_id)
+        return await status_of(self._broker, self.store("status"), message_id, clock=self._clock)
 
     async def _is_known(self, message_id: MessageId) -> bool:
         return await self.status(message_id) is not None
 
-    async def _caught_up(self) -> None:
-        """Wait until a recorder has got to what the journal has now; record here when none gets on with it."""
-        ends = {shard: end for shard, end in (await self._broker.journal.shards()).items() if end.last_seq}
-        messages = self.store("status").messages
-        loop = asyncio.get_running_loop()
-        before, moved_at = None, loop.time()
-        while True:
-            positions = await messages.positions()
-            behind = [
-                shard
-                for shard, end in ends.items()
-                if (at := positions.get(shard)) is None or at.epoch != end.epoch or at.seq < end.last_seq
-            ]
-            if not behind:
-                return
-            if positions != before:
-                before, moved_at = positions, loop.time()
-            elif loop.time() - moved_at > SETTLING.total_seconds():
-                await Recorder(self._broker.journal, messages, clock=self._clock).catch_up()
-                return
-            await asyncio.sleep(LOOK.total_seconds())
-
-    async def run(self) -> None:
-        """Record, forward and sweep until cancelled."""
+    async def run(self, *, record: bool = True) -> None:
+        """Record, forward and sweep until cancelled; without `record`, whoever asks for a status records first."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.recorder.run(), name="godwit recorder")
+            if record:
+                group.create_task(self.recorder.run(), name="godwit recorder")
             group.create_task(self.forwarder.run(), name="godwit outbox")
             group.create_task(self._sweep(), name="godwit ledger sweep")
 
@@ -144,3 +121,33 @@ class Bookkeeping:
                     pass
             except (BrokerError, StoreError) as error:
                 log.warning("ledger not swept", error=str(error))
+
+
+async def status_of(
+    broker: Broker, store: Store, message_id: MessageId, *, clock: Clock = SYSTEM_CLOCK
+) -> MessageStatus | None:
+    """Say where a message stands; what the journal has by now is in the answer."""
+    check_message_id(message_id)
+    await _caught_up(broker.journal, store.messages, clock)
+    return await store.messages.status(message_id)
+
+
+async def _caught_up(journal: Journal, messages: Messages, clock: Clock) -> None:
+    """Wait until a recorder has got to what the journal has now; record here when none gets on with it."""
+    ends = {shard: end for shard, end in (await journal.shards()).items() if end.last_seq}
+    loop = asyncio.get_running_loop()
+    before, moved_at = None, loop.time()
+    while True:
+        positions = await messages.positions()
+        if not any(_is_behind(positions.get(shard), end) for shard, end in ends.items()):
+            return
+        if positions != before:
+            before, moved_at = positions, loop.time()
+        elif loop.time() - moved_at > SETTLING.total_seconds():
+            await Recorder(journal, messages, clock=clock).catch_up()
+            return
+        await asyncio.sleep(LOOK.total_seconds())
+
+
+def _is_behind(position: Position | None, end: ShardEnds) -> bool:
+    return position is None or position.epoch != end.epoch or position.seq < end.last_seq
