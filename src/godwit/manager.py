@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,28 +18,28 @@ from godwit.brokers.contract import NO_WAIT, Broker, Delivery
 from godwit.brokers.urls import connect_for
 from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.conditions import Condition
 from godwit.core.errors import BrokerClosed, BrokerError, InvalidSetting
 from godwit.core.handling import Classifier
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.queues import JournalBody, QueueSpec
 from godwit.core.retry import RetryPolicy
-from godwit.core.routing import Router, Transform, filters_of
+from godwit.core.routing import Router, Transform
 from godwit.core.schemas import Schemas
-from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
+from godwit.core.settings import Settings
 from godwit.core.statuses import MessageStatus
 from godwit.runtime.bookkeeping import Bookkeeping
 from godwit.runtime.breaker import Breaker
 from godwit.runtime.bridge import SyncBridge
 from godwit.runtime.by_hand import ByHand
 from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
-from godwit.runtime.health import HealthCallable, HealthProbe, named
+from godwit.runtime.health import HealthCallable
 from godwit.runtime.heartbeat import ConsumerInstance
 from godwit.runtime.observation import Observation
 from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, KeyOf, Once, handled_once
 from godwit.runtime.outbox import OutboxWriter
 from godwit.runtime.producer import QueueProducer
+from godwit.runtime.registry import Registry
 from godwit.runtime.scheduler import MessageScheduler
 from godwit.runtime.scheduler_doubts import accepted_by
 from godwit.runtime.tracing import traced
@@ -80,7 +79,7 @@ class MessageQueueManager:
         self._name = source or worker_name()
         self._clock = clock
         self._random = random or Random()
-        self._consumers: list[Consumer] = []
+        self._registry = Registry(self.settings, check=self.schemas.check)
         self._transforms: dict[QueueName, Transform] = {}
         self._by_hand = ByHand(
             broker,
@@ -156,10 +155,10 @@ class MessageQueueManager:
         return self
 
     async def _open(self) -> None:
-        for queue in self._wanted():
+        for queue in self._registry.wanted():
             if not queue.groups:
                 continue  # a dead letter queue that is only a name: declared, it would be fed
-            await self.broker.declare(queue.spec, [group.spec for group in queue.groups])
+            await self.broker.declare(self._journaled(queue.spec), [group.spec for group in queue.groups])
         await self.observation.start()
         self._producer = QueueProducer(
             self.broker,
@@ -188,26 +187,6 @@ class MessageQueueManager:
         if self.store is not None:
             await self.store.close()
         await self.broker.close()
-
-    def _wanted(self) -> list[QueueConfiguration]:
-        """Return every queue to declare: the configured ones, and those that only a consumer names."""
-        names = dict.fromkeys([queue.name for queue in self.settings.queues])
-        names |= dict.fromkeys(queue for consumer in self._consumers for queue in consumer.queues)
-        return [self._with_consumers(self.settings.queue(name)) for name in names]
-
-    def _with_consumers(self, queue: QueueConfiguration) -> QueueConfiguration:
-        """Return a queue with the groups its consumers need; a configured queue keeps those it has."""
-        configured = queue.name in {known.name for known in self.settings.queues}
-        groups = {group.name: group for group in queue.groups} if configured else {}
-        for consumer in self._consumers:
-            if queue.name in consumer.queues and consumer.group not in groups:
-                groups[consumer.group] = self.settings.group(consumer.group)
-        return QueueConfiguration(
-            spec=self._journaled(queue.spec),
-            retry_policy=queue.retry_policy,
-            groups=tuple(groups.values()),
-            rules=queue.rules,
-        )
 
     def _journaled(self, spec: QueueSpec) -> QueueSpec:
         """Let the journal keep whole messages where somebody may want to record them."""
@@ -299,7 +278,7 @@ class MessageQueueManager:
         wait: timedelta = NO_WAIT,
     ) -> list[Delivery]:
         """Lease up to `limit` messages; settle each before its lease ends."""
-        configured = self._group(QueueName(queue), GroupName(group))
+        configured = self._registry.group(QueueName(queue), GroupName(group))
         return await self._by_hand.pull(
             QueueName(queue), GroupName(group), limit=limit, lease=lease or configured.lease, wait=wait
         )
@@ -347,34 +326,19 @@ class MessageQueueManager:
                 raise InvalidSetting("once", "given together with batch", "one or the other: a batch has many effects")
 
         def register(handler: H) -> H:
-            handle = handler if once is None else handled_once(handler, once, self.books.once, group)
-            names = tuple(QueueName(queue) for queue in queues)
-            configured = self._group(names[0], GroupName(group)) if names else self.settings.group(GroupName(group))
-            strict = self.settings.consumer.queue_order is QueueOrder.STRICT
-            ordered = sorted(names, key=lambda name: -self.settings.queue(name).spec.priority)
-            self._consumers.append(
-                Consumer(
-                    handler=handle,
-                    queues=tuple(ordered),
-                    group=GroupName(group),
-                    concurrency=concurrency or self.settings.consumer.max_concurrency,
-                    lease=lease or configured.lease,
-                    time_limit=time_limit or configured.processing_timeout,
-                    retry_policy=retry_policy,
-                    retry_policies=self._policies(ordered, GroupName(group)),
-                    weights=tuple(1 + self.settings.queue(name).spec.priority for name in ordered),
-                    strict=strict,
-                    batch=configured.batch_size if batch is True else batch or None,
-                    batch_timeout=batch_timeout or configured.batch_timeout,
-                    types=frozenset(types) if types is not None else None,
-                    classify=classify,
-                    last_chance=_last_chance(configured.spec.max_crashes),
-                    filters=self._filters(ordered, GroupName(group)),
-                    check=self.schemas.check,
-                    health=_probe(configured, health_check),
-                    load_balancing=configured.load_balancing,
-                    max_concurrency=configured.max_concurrency,
-                )
+            self._registry.add(
+                handler if once is None else handled_once(handler, once, self.books.once, group),
+                queues,
+                GroupName(group),
+                concurrency=concurrency,
+                lease=lease,
+                time_limit=time_limit,
+                retry_policy=retry_policy,
+                batch=batch,
+                batch_timeout=batch_timeout,
+                types=types,
+                classify=classify,
+                health_check=health_check,
             )
             return handler
 
@@ -395,11 +359,11 @@ class MessageQueueManager:
     @property
     def consumers(self) -> tuple[Consumer, ...]:
         """What a worker runs."""
-        return tuple(self._consumers)
+        return tuple(self._registry.consumers)
 
     def worker(self, *, name: str | None = None, consumers: Iterable[Consumer] | None = None) -> Worker:
         """Return a worker for the registered consumers."""
-        chosen = list(self._consumers if consumers is None else consumers)
+        chosen = list(self.consumers if consumers is None else consumers)
         tracer = self.tracer
         return Worker(
             self.broker,
@@ -424,17 +388,6 @@ class MessageQueueManager:
         self.monitor.add_sink(sink)
         return sink
 
-    def _group(self, queue: QueueName, group: GroupName) -> GroupConfiguration:
-        known = {one.name: one for one in self.settings.queue(queue).groups}
-        return known.get(group) or self.settings.group(group)
-
-    def _policies(self, queues: Iterable[QueueName], group: GroupName) -> dict[QueueName, RetryPolicy]:
-        return {queue: self.settings.queue(queue).retry_policy_for(group) for queue in queues}
-
-    def _filters(self, queues: Iterable[QueueName], group: GroupName) -> dict[QueueName, Condition]:
-        found = {queue: filters_of(self.settings.queue(queue)).get(group) for queue in queues}
-        return {queue: condition for queue, condition in found.items() if condition is not None}
-
     def _breaker_rule(self) -> BreakerRule:
         breaker = self.settings.breaker
         return BreakerRule(
@@ -442,15 +395,3 @@ class MessageQueueManager:
             reset_timeout=breaker.reset_timeout,
             half_open_probes=breaker.half_open_probes,
         )
-
-
-def _last_chance(max_crashes: int | None) -> int:
-    """Return after how many crashes a message is handled alone: never, where crashes have no limit."""
-    return sys.maxsize if max_crashes is None else max(1, max_crashes - 1)
-
-
-def _probe(group: GroupConfiguration, own: HealthCallable | None) -> HealthProbe:
-    """Return how the members of a group are asked how they are: by the function given, or by the configured one."""
-    check = group.health_check
-    ask = own if own is not None or check.callable is None else named(check.callable)
-    return HealthProbe(interval=check.interval, timeout=check.timeout, ask=ask)

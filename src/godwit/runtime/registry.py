@@ -1,0 +1,108 @@
+"""Consumers as an application registered them, completed from the configuration, and the queues they need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+from godwit.core.conditions import Condition
+from godwit.core.handling import Classifier
+from godwit.core.message import Message
+from godwit.core.names import GroupName, QueueName
+from godwit.core.retry import RetryPolicy
+from godwit.core.routing import filters_of
+from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
+from godwit.runtime.consumer import Consumer, Handler
+from godwit.runtime.health import HealthCallable, HealthProbe, named
+
+
+class Registry:
+    """What a worker of this application runs; what a consumer leaves unsaid comes from the configuration."""
+
+    def __init__(self, settings: Settings, *, check: Callable[[Message], None]) -> None:
+        self._settings, self._check = settings, check
+        self.consumers: list[Consumer] = []
+
+    def add(
+        self,
+        handler: Handler,
+        queues: Iterable[str],
+        group: GroupName,
+        *,
+        concurrency: int | None,
+        lease: timedelta | None,
+        time_limit: timedelta | None,
+        retry_policy: RetryPolicy | None,
+        batch: int | bool | None,
+        batch_timeout: timedelta | None,
+        types: Iterable[str] | None,
+        classify: Classifier | None,
+        health_check: HealthCallable | None,
+    ) -> None:
+        """Register a handler."""
+        settings = self._settings
+        names = sorted(map(QueueName, queues), key=lambda name: -settings.queue(name).spec.priority)
+        configured = self.group(names[0], group) if names else settings.group(group)
+        self.consumers.append(
+            Consumer(
+                handler=handler,
+                queues=tuple(names),
+                group=group,
+                concurrency=concurrency or settings.consumer.max_concurrency,
+                lease=lease or configured.lease,
+                time_limit=time_limit or configured.processing_timeout,
+                retry_policy=retry_policy,
+                retry_policies={name: settings.queue(name).retry_policy_for(group) for name in names},
+                weights=tuple(1 + settings.queue(name).spec.priority for name in names),
+                strict=settings.consumer.queue_order is QueueOrder.STRICT,
+                batch=configured.batch_size if batch is True else batch or None,
+                batch_timeout=batch_timeout or configured.batch_timeout,
+                types=frozenset(types) if types is not None else None,
+                classify=classify,
+                last_chance=_last_chance(configured.spec.max_crashes),
+                filters=self._filters(names, group),
+                check=self._check,
+                health=_probe(configured, health_check),
+                load_balancing=configured.load_balancing,
+                max_concurrency=configured.max_concurrency,
+            )
+        )
+
+    def group(self, queue: QueueName, group: GroupName) -> GroupConfiguration:
+        """Return how a group of a queue is configured."""
+        known = {one.name: one for one in self._settings.queue(queue).groups}
+        return known.get(group) or self._settings.group(group)
+
+    def wanted(self) -> list[QueueConfiguration]:
+        """Return every queue to declare: the configured ones, and those that only a consumer names."""
+        names = dict.fromkeys([queue.name for queue in self._settings.queues])
+        names |= dict.fromkeys(queue for consumer in self.consumers for queue in consumer.queues)
+        return [self._with_consumers(self._settings.queue(name)) for name in names]
+
+    def _with_consumers(self, queue: QueueConfiguration) -> QueueConfiguration:
+        """Return a queue with the groups its consumers need; a configured queue keeps those it has."""
+        configured = queue.name in {known.name for known in self._settings.queues}
+        groups = {group.name: group for group in queue.groups} if configured else {}
+        for consumer in self.consumers:
+            if queue.name in consumer.queues and consumer.group not in groups:
+                groups[consumer.group] = self._settings.group(consumer.group)
+        return QueueConfiguration(
+            spec=queue.spec, retry_policy=queue.retry_policy, groups=tuple(groups.values()), rules=queue.rules
+        )
+
+    def _filters(self, queues: Iterable[QueueName], group: GroupName) -> dict[QueueName, Condition]:
+        found = {queue: filters_of(self._settings.queue(queue)).get(group) for queue in queues}
+        return {queue: condition for queue, condition in found.items() if condition is not None}
+
+
+def _last_chance(max_crashes: int | None) -> int:
+    """Return after how many crashes a message is handled alone: never, where crashes have no limit."""
+    return sys.maxsize if max_crashes is None else max(1, max_crashes - 1)
+
+
+def _probe(group: GroupConfiguration, own: HealthCallable | None) -> HealthProbe:
+    """Return how the members of a group are asked how they are: by the function given, or by the configured one."""
+    check = group.health_check
+    ask = own if own is not None or check.callable is None else named(check.callable)
+    return HealthProbe(interval=check.interval, timeout=check.timeout, ask=ask)
