@@ -41,8 +41,8 @@ REDIS: Final = (
     Mutant(
         name="redis: a publish wakes nobody",
         file="brokers/lua/publish.lua",
-        old="  redis.call('ZADD', KEYS[b + WAKE], 0, 'w')\n  write('enqueued'",
-        new="  write('enqueued'",
+        old="for g = 1, groups do redis.call('ZADD', KEYS[fill[g].b + WAKE], 0, 'w') end\n",
+        new="",
         tests=(f"{OUTAGES}test_a_publish_wakes_a_waiting_pull_long_before_the_next_look",),
     ),
     Mutant(

@@ -30,6 +30,7 @@ local function write(event, group, worker, depth, rows, count)
   redis.call('XADD', journal, format('%.0f-0', seq), 'c', chunk)
 end
 
-local function save()
-  redis.call('HSET', meta, 'seq', seq, 'at', now, 'pseq', pseq, 'turn', turn, 'jb', tonumber(kept[8] or 0) + journaled)
+local function save(more) -- `more` are further fields and values
+  redis.call('HSET', meta, 'seq', seq, 'at', now, 'pseq', pseq, 'turn', turn, 'jb', tonumber(kept[8] or 0) + journaled,
+    unpack(more or {}))
 end

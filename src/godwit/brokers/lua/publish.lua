@@ -15,7 +15,7 @@
 --        is passed over.
 -- Gives  {'stale'} when the settings have another version, {'full', group, limit} when a group is full and refuses:
 --        nothing has changed then. Else {'ok', indexes of repetitions...}, counted from 1.
--- Begins with a command that is refused above maxmemory.
+-- Begins with a command that is refused above maxmemory: the marker that wakes, or the time.
 --@include _step
 local GROUP, LANE, PARKED, DELAYED, WAKE, BLOCK = 1, 2, 6, 8, 15, 15
 local mode, n, groups = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -40,9 +40,8 @@ for g = 1, groups do
   fill[g] = {
     b = b, name = ARGV[names + 3 * g - 2], drops = ARGV[names + 3 * g - 1] == '1', ordered = ARGV[names + 3 * g] == '1',
     depth = deep, bytes = tonumber(redis.call('HGET', KEYS[b + GROUP], 'bytes') or 0),
-    delayed = redis.call('ZCARD', KEYS[b + DELAYED]),
+    delayed = is_odd and redis.call('ZCARD', KEYS[b + DELAYED]) or 0,
   }
-  redis.call('ZCARD', KEYS[b + WAKE])
 end
 
 local out, repetitions, skipped = {}, {}, 0
@@ -58,11 +57,11 @@ end
 for _ in pairs(out) do skipped = skipped + 1 end
 
 -- Two generations of ids, each for at least one window; what is due later has a set of its own.
-local generation, began, until0, until1
+local dedup = redis.call('HMGET', meta, 'dg', 'ds', 'd0', 'd1', 'published')
+local generation, began = dedup[1] or '0', tonumber(dedup[2] or 0)
+local until0, until1 = tonumber(dedup[3] or 0), tonumber(dedup[4] or 0)
+local noted = {'published', tonumber(dedup[5] or 0)} -- what changes of the queue's counters
 if window > 0 and mode ~= 'moved' then
-  local dedup = redis.call('HMGET', meta, 'dg', 'ds', 'd0', 'd1')
-  generation, began = dedup[1] or '0', tonumber(dedup[2] or 0)
-  until0, until1 = tonumber(dedup[3] or 0), tonumber(dedup[4] or 0)
   local function look(known)
     for i = 1, n do
       if known[i] and not out[i] and tonumber(known[i]) > now then
@@ -128,7 +127,9 @@ for g = 1, groups do
   end
 end
 
-redis.call('HSET', meta, 'at', now) -- refused above maxmemory, before anything else has changed
+-- Refused above maxmemory, and by a key of another type, before anything else has changed.
+for g = 1, groups do redis.call('ZADD', KEYS[fill[g].b + WAKE], 0, 'w') end
+if groups == 0 or mode == 'inbox' then redis.call('HSET', meta, 'at', now) end
 
 if mode == 'moved' then
   local moved = {}
@@ -158,11 +159,14 @@ elseif window > 0 and #fresh > 0 then
     if now - began >= window and other <= now then
       generation, began = generation == '0' and '1' or '0', now
       redis.call('UNLINK', KEYS[generation == '0' and 3 or 4])
-      redis.call('HSET', meta, 'dg', generation, 'ds', began)
+      noted[3], noted[4], noted[5], noted[6] = 'dg', generation, 'ds', format('%.0f', began)
     end
     redis.call('HSET', KEYS[generation == '0' and 3 or 4], unpack(pairs_now))
     local latest = generation == '0' and until0 or until1
-    if now + window > latest then redis.call('HSET', meta, generation == '0' and 'd0' or 'd1', ends_at) end
+    if now + window > latest then
+      noted[#noted + 1] = generation == '0' and 'd0' or 'd1'
+      noted[#noted + 1] = ends_at
+    end
   end
 end
 if mode == 'inbox' and #fresh + #repetitions > 0 then
@@ -191,7 +195,6 @@ local function plain(group, g)
     at = at + 5
   end
   redis.call('HSET', KEYS[b + GROUP], 'bytes', group.bytes + total)
-  redis.call('ZADD', KEYS[b + WAKE], 0, 'w')
   write('enqueued', group.name, nil, group.depth + n, rows, n)
 end
 
@@ -233,7 +236,6 @@ local function each(group, g)
     end
   end
   if size > 0 then redis.call('HINCRBY', KEYS[b + GROUP], 'bytes', size) end
-  if #enqueued + #scheduled > 0 then ring(b) end
   if #drops > 0 then redis.call('HINCRBY', KEYS[b + GROUP], 'dropped', #drops) end
   local after = group.depth + #enqueued + #scheduled
   write('enqueued', group.name, nil, after, enqueued)
@@ -251,6 +253,6 @@ if #repetitions > 0 then
   redis.call('HINCRBY', meta, 'duplicates', #repetitions)
   write('duplicate', nil, nil, nil, rows)
 end
-if #fresh > 0 then redis.call('HINCRBY', meta, 'published', #fresh) end
-save()
+noted[2] = noted[2] + #fresh
+save(noted)
 return {'ok', unpack(repetitions)}

@@ -20,6 +20,7 @@ from godwit.brokers.redis.pool import CONNECT_SECONDS, Pool
 from godwit.brokers.redis.replies import PASSING, LinkLost, Refused, unavailable
 from godwit.brokers.redis.scripts import Script, script
 from godwit.core.errors import BrokerClosed
+from godwit.core.faults import reach
 
 PATIENCE_SECONDS: Final = 10.0
 """How long a call outlasts a server that is away: a restart, not an outage."""
@@ -87,13 +88,15 @@ class Servers:
     async def _patiently(
         self, commands: Sequence[Sequence[Argument]], what: Script | None, *, again: bool, signed: bool = False
     ) -> list[Any]:
+        name = "ask" if what is None else what.name
+        reach(f"redis.before_{name}")
         until: float | None = None
         pause = _FIRST_PAUSE
         while True:
             if self.closed:
                 raise BrokerClosed(f"The Redis broker on {self.address.shown}")
             try:
-                return await self._once(commands, what, signed=signed)
+                replies = await self._once(commands, what, signed=signed)
             except LinkLost as error:
                 failure: LinkLost | Refused = error
                 if not again:
@@ -104,6 +107,9 @@ class Servers:
                     raise
                 if error.word not in PASSING:
                     raise unavailable(self.address.shown, error) from error
+            else:
+                reach(f"redis.after_{name}")
+                return replies
             until = until or time.monotonic() + self._patience_seconds
             if self.closed:
                 raise BrokerClosed(f"The Redis broker on {self.address.shown}") from failure
