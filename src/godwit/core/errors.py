@@ -410,9 +410,8 @@ class NotRouted(NotFoundError):
 
     @property
     def fact(self) -> str:
-        return (
-            f"Message {shown(self.message_id)} of type {shown(self.type)} reaches no queue behind {shown(self.exchange)}"
-        )
+        what = f"Message {shown(self.message_id)} of type {shown(self.type)}"
+        return f"{what} reaches no queue behind {shown(self.exchange)}"
 
     @property
     def remedy(self) -> str:
@@ -451,9 +450,7 @@ class TopologyMismatch(AlreadyExistsError):
 
     @property
     def remedy(self) -> str:
-        return (
-            "Use the settings it has; or drain it, delete it on the server (rabbitmqctl delete_queue) and declare it again."
-        )
+        return "Use the settings it has; or drain it, delete it (rabbitmqctl delete_queue) and declare it again."
 
 
 class QueueFull(GodwitError):
@@ -644,7 +641,7 @@ class ManifestMoved(GodwitError):
 
     @property
     def fact(self) -> str:
-        return f"Of {self.wanted:,} files of lake {shown(self.lake)} that were to be replaced {self.found:,} still count"
+        return f"Of {self.wanted:,} files of lake {shown(self.lake)} to be replaced {self.found:,} still count"
 
     @property
     def remedy(self) -> str:
@@ -666,7 +663,7 @@ class BodiesMissing(GodwitError):
 
     @property
     def remedy(self) -> str:
-        return "Choose messages whose queue journals bodies (journal_body = \"on\") and whose arrival is archived."
+        return 'Choose messages whose queue journals bodies (journal_body = "on") and whose arrival is archived.'
 
 
 class PlanTooDense(GodwitError):
