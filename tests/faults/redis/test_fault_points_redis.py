@@ -1,0 +1,131 @@
+"""A crash of the client before and after each script it sends: the step it hit is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from godwit.brokers.contract import Ack
+from godwit.brokers.memory import MemoryBroker
+from godwit.brokers.redis import server as redis_calls
+from godwit.brokers.urls import connect
+from godwit.core.faults import killer
+from tests.conformance.harness import LONG, G, Q
+from tests.faults.crew import Crew
+from tests.faults.judge import agreeing
+from tests.faults.record import Record, read
+from tests.faults.remote import remote
+from tests.faults.scenario import DEAD, Life, state
+from tests.servers.redis import RedisServer, fresh
+from tests.waiting import eventually
+
+UNREACHED = {"forget", "snapshot", "stats"}
+"""Scripts that this life does not send: they change nothing, or only when readers were there for long."""
+SCRIPTS = sorted(
+    path.name.removesuffix(".lua")
+    for path in (files("godwit.brokers") / "lua").iterdir()
+    if not path.name.startswith("_")
+)
+CRASHES = [f"redis.{when}_{name}" for name in SCRIPTS if name not in UNREACHED for when in ("before", "after")]
+State = dict[str, Any]
+
+
+PARTLY = {"redis.after_cancel"}
+"""Cancelling goes through groups and pages call by call; what is left is cancelled by asking again."""
+
+
+class LongerLife(Life):
+    """Ends with acks in a group that keeps no order and with their time, which have a script of their own."""
+
+    async def ack_plainly(self) -> None:
+        held = await self.broker.pull(DEAD, G, worker="one", limit=2, lease=LONG)
+        assert len(held) == 2
+        assert await self.broker.settle([Ack(delivery.ack_id, run_ms=1) for delivery in held]) == []
+
+    def steps(self) -> list[Callable[[], Awaitable[None]]]:
+        return [*super().steps(), self.ack_plainly]
+
+
+async def unchanged() -> None:
+    """Between the parts of a step nothing is looked at here."""
+
+
+def live(url: str, record: Path, *, crash: str) -> None:
+    """Live the whole scenario, or until the point `crash` names."""
+    vars(redis_calls)["reach"] = killer(crash)  # forked: the variable was read before
+    asyncio.run(_live(url, Record(record)))
+
+
+async def _live(url: str, record: Record) -> None:
+    async with connect(url) as broker:
+        for step in LongerLife(broker, None, unchanged).steps():
+            await step()
+            record.write((step.__name__,))
+
+
+async def states_of_a_whole_life() -> list[list[State]]:
+    """Return the states the reference broker goes through: for each step those inside it and the one after it."""
+    states: list[list[State]] = []
+    async with MemoryBroker() as broker:
+
+        async def changed() -> None:
+            states[-1].append(await state(broker))
+
+        for step in LongerLife(broker, None, changed).steps():
+            states.append([])
+            await step()
+            await changed()
+    return states
+
+
+@cache
+def reference() -> list[list[State]]:
+    """Return them, lived once."""
+    return asyncio.run(states_of_a_whole_life())
+
+
+@pytest.fixture(scope="module")
+def states() -> list[list[State]]:
+    return reference()
+
+
+async def found_on(server: RedisServer) -> State:
+    async with connect(server.url) as broker:
+        return await state(broker)
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+async def test_a_crash_leaves_the_step_it_hit_whole_or_absent(
+    crash: str, tmp_path: Path, crew: Crew, states: list[list[State]]
+) -> None:
+    server = fresh()
+    victim = crew.start(live, server.url, tmp_path / "steps", crash=crash)
+    await eventually(lambda: not victim.is_alive(), within=timedelta(seconds=60), what="the crash")
+    assert victim.exitcode == -signal.SIGKILL, f"{crash} was not reached"
+    finished = len(read(tmp_path / "steps"))
+    before = states[finished - 1][-1] if finished else {"events": {}, "stats": [], "shared": None}
+    if crash in PARTLY:
+        async with connect(server.url) as broker:
+            await LongerLife(broker, None, unchanged).steps()[finished]()
+            assert await state(broker) == states[finished][-1]
+    assert await found_on(server) in [before, *states[finished]]
+    if finished:
+        async with remote(server.url) as harness:
+            assert Q in [queue.name for queue in await harness.broker.stats()]
+            await agreeing(harness)
+
+
+async def test_a_life_without_a_crash_ends_as_the_reference_does(
+    tmp_path: Path, crew: Crew, states: list[list[State]]
+) -> None:
+    server = fresh()
+    await crew.finished(crew.start(live, server.url, tmp_path / "steps", crash=""))
+    assert await found_on(server) == states[-1][-1]
