@@ -48,6 +48,8 @@ class LongerLife(Life):
     async def ack_plainly(self) -> None:
         held = await self.broker.pull(DEAD, G, worker="one", limit=2, lease=LONG)
         assert len(held) == 2
+        assert self.changed is not None
+        await self.changed()
         assert await self.broker.settle([Ack(delivery.ack_id, run_ms=1) for delivery in held]) == []
 
     def steps(self) -> list[Callable[[], Awaitable[None]]]:
