@@ -155,7 +155,7 @@ redis.call('HSET', state, unpack(changed))
 save()
 if taken < limit or limit <= 0 then
   local due = soonest()
-  if due < math.huge then answer[3] = due - now end
+  if due < math.huge then answer[3] = math.max(due - now, 0) end
 end
 if limit <= 0 or full or taken == limit then
   local waiting = depth - redis.call('ZCARD', KEYS[b + DELAYED]) - redis.call('ZCARD', KEYS[b + BLOCKED]) - leased - taken

@@ -207,7 +207,7 @@ class RedisBroker:
             self._in_background(self._hand_back(pulling))
             raise
         listeners.due((queue, group), pulled.due_ms)
-        if pulled.inbox and await self._inbox.move(queue) and not pulled.deliveries:
+        if pulled.inbox and await self._inbox.move(queue, most=limit) and not pulled.deliveries:
             return await self._pull(queue, group, worker, limit, length_ms, max_bytes)
         return pulled.deliveries
 

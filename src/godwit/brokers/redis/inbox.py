@@ -33,10 +33,13 @@ class Inbox:
     def __init__(self, reach: Reach, publisher: Publisher) -> None:
         self._reach, self._publisher = reach, publisher
 
-    async def move(self, queue: QueueName) -> int:
-        """Move what is in a queue's inbox, as far as there is room; any number of processes may do so at once."""
+    async def move(self, queue: QueueName, *, most: int | None = None) -> int:
+        """Move what is in a queue's inbox, as far as there is room; any number of processes may do so at once.
+
+        After `most` entries the rest is left for the next call.
+        """
         moved = 0
-        while True:
+        while most is None or moved < most:
             (entries,) = await self._reach.ask(("XRANGE", keys.inbox(queue), "-", "+", "COUNT", PUBLISH_CHUNK))
             if not entries:
                 return moved
@@ -48,6 +51,7 @@ class Inbox:
                 if not await self._move_one_by_one(envelopes, tickets, dead):
                     return moved
             moved += len(entries)
+        return moved
 
     async def _move_one_by_one(
         self, envelopes: Sequence[Envelope], tickets: Sequence[str], dead: frozenset[int]
