@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from godwit.brokers.urls import connect
+from godwit.brokers.urls import connect_for
 from godwit.cli.exits import Exit
 from godwit.cli.message_shown import print_status, status_document
 from godwit.cli.nesting import ShowFirst, nested
@@ -76,7 +76,7 @@ def show(
         check_exists(settings.broker_url)
         if settings.store_url is None:
             raise StoreRequired("godwit message")
-        async with connect(settings.broker_url) as broker, connect_store(settings.store_url) as opened_store:
+        async with connect_for(settings) as broker, connect_store(settings.store_url) as opened_store:
             found = await status_of(broker, opened_store, message_id)
         if found is None:
             raise MessageUnknown(message_id)

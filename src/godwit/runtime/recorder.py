@@ -25,7 +25,6 @@ from godwit.store.contract import Messages
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 READER: Final = "recorder"
-BATCH_ROWS: Final = 10_000
 IDLE: Final = timedelta(milliseconds=100)
 STANDBY: Final = timedelta(seconds=5)
 COMMIT_EVERY_MS: Final = 1_000
@@ -50,14 +49,14 @@ class Recorder:
         messages: Messages,
         *,
         retention: timedelta | None = None,
-        batch_rows: int = BATCH_ROWS,
+        batch_rows: int | None = None,
         metrics: QueueMetricsCollector | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._journal = journal
         self._messages = messages
         self._retention = retention
-        self._batch_rows = batch_rows
+        self._batch_rows = batch_rows or messages.batch_rows
         self._metrics = metrics
         self._clock = clock
         self._positions: dict[str, Position] | None = None

@@ -70,6 +70,9 @@ class Messages(Protocol):
     Never the truth about a live message, and never behind by more than the recorder's lag.
     """
 
+    batch_rows: int
+    """How many transitions are best recorded at once: a broker in the same file waits for so long."""
+
     async def positions(self) -> Mapping[str, Position]:
         """Return how far the journal is recorded, by shard."""
         ...

@@ -21,6 +21,8 @@ _MINUTES: Final = ("queue_analytics_minute", "queue_analytics_histogram")
 class PostgresMessages:
     """The projection of the journal: written by the recorder, read by everybody."""
 
+    batch_rows = 10_000
+
     def __init__(self, database: PostgresDatabase, recording: PostgresRecording) -> None:
         self._database = database
         self._recording = recording

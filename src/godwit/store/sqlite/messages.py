@@ -33,6 +33,8 @@ _DROPPED_AT_ONCE: Final = 2_000
 class SqliteMessages:
     """The projection of the journal: written by the recorder, read by everybody."""
 
+    batch_rows = 1_000
+
     def __init__(self, file: SqliteFile, recording: SqliteRecording) -> None:
         self._file = file
         self._recording = recording
