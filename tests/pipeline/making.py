@@ -14,11 +14,12 @@ from typing import Any
 from godwit.brokers.contract import Ack, GiveUp, Nack
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.brokers.sqlite.work import SHARD_BITS
+from godwit.brokers.urls import connect
 from godwit.core.envelope import seal_all
 from godwit.core.failure import FailureKind
 from godwit.core.journal import LAYOUTS, Event, encode_chunk
 from godwit.core.message import Message
-from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 
 LEASE = timedelta(seconds=30)
 
@@ -28,13 +29,15 @@ def url_of(path: Path) -> str:
 
 
 def traffic(
-    path: Path, queue: str = "orders", *, messages: int = 300, groups: Sequence[str] = ("billing", "mail")
+    path: Path | str, queue: str = "orders", *, messages: int = 300, groups: Sequence[str] = ("billing", "mail")
 ) -> None:
-    """Publish, deliver, ack, nack and give up, as an application would."""
+    """Publish, deliver, ack, nack and give up, as an application would, on a file or any other broker by its URL."""
 
     async def play() -> None:
-        async with SqliteBroker(path) as broker:
-            await broker.declare(QueueSpec(name=queue), [GroupSpec(name=group) for group in groups])
+        async with connect(path if isinstance(path, str) else url_of(path)) as broker:
+            await broker.declare(
+                QueueSpec(name=queue, journal_body=JournalBody.ON), [GroupSpec(name=group) for group in groups]
+            )
             await broker.publish(
                 seal_all(
                     [

@@ -1,11 +1,14 @@
 """Named points where a test lets the process die: `GODWIT_FAULT=name` at the first passage, `name:3` at the third.
 
+`name%20` lets it die at each passage with a chance of 20 in a hundred.
+
 The variable is read once, at import; without it a point costs one call of an empty function.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Callable
 
@@ -16,6 +19,8 @@ def killer(setting: str) -> Callable[[str], None]:
     """Return the function that ends this process with SIGKILL at the point `setting` names, if it names one."""
     if not setting:
         return lambda _name: None
+    if "%" in setting:
+        return _gambler(*setting.split("%"))
     wanted, _, passage = setting.partition(":")
     left = int(passage or 1)
 
@@ -27,6 +32,14 @@ def killer(setting: str) -> Callable[[str], None]:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return reach_armed
+
+
+def _gambler(wanted: str, chance: str) -> Callable[[str], None]:
+    def reach_by_chance(name: str) -> None:
+        if name == wanted and random.random() * 100 < float(chance):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return reach_by_chance
 
 
 reach = killer(os.environ.get(VARIABLE, ""))

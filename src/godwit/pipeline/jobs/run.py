@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PARTS: Final = ("archive", "analytics", "audit")
 WAIT_SECONDS: Final = 1
 CHORE_SECONDS: Final = 600
-STARTS: Final = 5
+STARTS: Final = 10
 TOO_SLOW: Final = "failed to connect back"
 log = get_logger(__name__)
 

@@ -1,0 +1,120 @@
+"""The lake: what counts, what is made one, what is swept; and what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from godwit.core.clock import ManualClock
+from godwit.core.errors import PipelineFailed
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.failures import explained
+from godwit.pipeline.housekeeping import DAY_MS, compact, sweep
+from godwit.pipeline.jobs.run import RunSettings, follow
+from godwit.pipeline.jobs.sql import create_views
+from godwit.pipeline.lake import Lake
+from godwit.pipeline.progress import PipelineMetrics, listening
+from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, traffic, url_of
+from tests.pipeline.oracle import assert_agreement, journal_rows
+from tests.project.specification import ROOT
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_small_files_become_one_and_old_ones_are_swept(spark: SparkSession, tmp_path: Path) -> None:
+    journal = WrittenJournal(tmp_path / "godwit.db")
+    journal.declare("orders")
+    journal.append(list(random_history(["orders"], 1_200, seed=31, hours=1)))
+    lake = Lake(str(tmp_path / "lake"), "default")
+    settings = RunSettings(
+        broker_url=journal.url, store_url=journal.url, lake=str(tmp_path / "lake"), parts=("archive",), once=True,
+        max_rows=400,
+    )  # fmt: skip
+    metrics = PipelineMetrics()
+    with Connections(journal.url, journal.url) as connections:
+        with listening(spark, metrics, "default"):
+            follow(spark, connections, settings, lambda _outcome: None)
+            # Spark tells its listeners behind the query's back.
+            asyncio.run(
+                eventually(
+                    lambda: 'godwit_pipeline_rows_total{pipeline="default"} 12' in metrics.render(),
+                    within=timedelta(seconds=60),
+                )
+            )
+        page = metrics.render()
+        assert 'godwit_pipeline_lag_rows{pipeline="default",shard="orders#0"} 0' in page
+        before = connections.pipelines(lambda state: state.files("default", "journal"))
+        stray = tmp_path / "lake" / "default" / "journal" / "nobody" / "day=2000-01-01" / "part-0.parquet"
+        stray.parent.mkdir(parents=True)
+        stray.write_bytes(b"half a file of a killed run")
+        assert compact(spark, connections, lake, few=2) > 1
+        after = connections.pipelines(lambda state: state.files("default", "journal"))
+        assert len(after) < len(before)
+        assert sum(file.rows for file in after) == sum(file.rows for file in before)
+        assert_agreement(journal.url, journal.url, tmp_path / "lake", analytics=False)
+        assert sweep(connections, lake) == 0, "nothing is a day old"
+        os.utime(stray, (0, 0))
+        assert sweep(connections, lake) == 1
+        old = [tmp_path / "lake" / "default" / file.path for file in before]
+        tomorrow = ManualClock(max(int(path.stat().st_mtime * 1000) for path in old) + DAY_MS + 60_000)
+        sweep(connections, lake, clock=tomorrow)
+        kept = {str(path.relative_to(tmp_path / "lake" / "default")) for path in (tmp_path / "lake").rglob("*.parquet")}
+        assert kept == {file.path for file in after}
+        assert_agreement(journal.url, journal.url, tmp_path / "lake", analytics=False)
+
+
+def test_sql_sees_the_lake_and_the_live_journal_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "godwit.db"
+    traffic(path, messages=60, groups=("billing",))
+    settings = RunSettings(
+        broker_url=url_of(path), store_url=url_of(path), lake=str(tmp_path / "lake"), parts=("archive",), once=True
+    )
+    lake = Lake(settings.lake, "default")
+    with Connections(url_of(path), url_of(path)) as connections:
+        follow(spark, connections, settings, lambda _outcome: None)
+        traffic(path, "mails", messages=40, groups=("smtp",))
+        create_views(spark, connections, lake)
+        rows = journal_rows(url_of(path))
+        assert spark.table("journal").count() == len(rows)
+        ended = spark.sql("SELECT outcome, count(*) FROM deliveries GROUP BY outcome").collect()
+        ends = ("acked", "nacked", "dead_lettered")
+        assert dict(map(tuple, ended)) == {end: sum(row["event"] == end for row in rows) for end in ends}
+        known = spark.sql("SELECT queue, count(*), sum(copies), sum(acked) FROM messages GROUP BY queue").collect()
+        assert {row[0]: row[1] for row in known} == {"orders": 60, "mails": 40}
+        acks = Counter(row["queue"] for row in rows if row["event"] == "acked")
+        assert {row[0]: row[3] for row in known} == acks
+
+
+def test_an_unreadable_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    journal = WrittenJournal(tmp_path / "godwit.db")
+    journal.declare("orders")
+    journal.append(list(random_history(["orders"], 50, seed=32, begin_ms=BEGIN_MS)))
+    settings = RunSettings(
+        broker_url=journal.url, store_url=journal.url, lake=str(tmp_path / "lake"), parts=("archive",), once=True
+    )
+    lake = Lake(settings.lake, "default")
+    with Connections(journal.url, journal.url) as connections:
+        follow(spark, connections, settings, lambda _outcome: None)
+        files = connections.pipelines(lambda state: state.files("default", "journal"))
+        broken = tmp_path / "lake" / "default" / files[0].path
+        broken.write_bytes(b"no Parquet")
+        (broken.parent / f".{broken.name}.crc").unlink(missing_ok=True)
+        with pytest.raises(PipelineFailed, match=r"part-.*\.parquet"), explained():
+            lake.read(spark, files).agg({"seq": "max"}).collect()
+
+
+def test_every_metric_of_the_pipeline_is_on_the_page_and_no_other() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = [line.strip("|").split(" | ") for line in page.splitlines() if line.startswith("| `godwit_pipeline_")]
+    written = [(name.strip().strip("`"), kind, labels) for name, kind, labels, _meaning in rows]
+    assert written == [
+        (family.name, family.kind.value, ", ".join(family.labels)) for family in PipelineMetrics().families
+    ]

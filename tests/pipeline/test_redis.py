@@ -1,0 +1,73 @@
+"""The same source, sink and pipeline with Redis as broker and PostgreSQL as store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+
+from godwit.brokers.contract import ShardEnds
+from godwit.brokers.urls import connect
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.jobs.run import RunSettings, follow
+from godwit.pipeline.offsets import Range, split
+from godwit.pipeline.reading import batches
+from godwit.pipeline.schema import arrow_schema, columns
+from tests.pipeline.making import traffic
+from tests.pipeline.oracle import assert_agreement, journal_rows
+from tests.servers.postgres import fresh_database
+from tests.servers.redis import fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+
+def ends_of(url: str) -> Mapping[str, ShardEnds]:
+    async def ask() -> Mapping[str, ShardEnds]:
+        async with connect(url) as broker:
+            return await broker.journal.shards()
+
+    return asyncio.run(ask())
+
+
+def test_ranges_of_a_redis_journal_hold_every_row_once() -> None:
+    url = fresh().url
+    traffic(url, messages=700)
+    schema = arrow_schema(columns("shard", "seq", "event", "message_id", "body", "result", "at", "depth"))
+    found = []
+    for shard, ends in ends_of(url).items():
+        whole = Range(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
+        for part in split(whole, 333):
+            found += list(batches(url, part, schema, fail_on_data_loss=True))
+    told = pa.Table.from_batches(found, schema)
+    rows = journal_rows(url)
+    assert Counter(
+        zip(*(told[name].to_pylist() for name in ("seq", "event", "message_id", "body")), strict=True)
+    ) == Counter((row["seq"], row["event"], row.get("message_id"), row.get("body")) for row in rows)
+
+
+def test_the_pipeline_and_the_sink_on_redis_and_postgres(spark: SparkSession, tmp_path: Path) -> None:
+    url = fresh().url
+    traffic(url, messages=600)
+    rows = spark.range(0, 2_000, 1, 2).select(
+        F.col("id").cast("string").alias("key"), F.lit("{}").alias("payload"), F.lit("bulk").alias("type")
+    )
+    for _ in range(2):
+        rows.write.format("godwit").mode("append").options(url=url, queue="orders", runId="once").save()
+    with fresh_database() as store:
+        settings = RunSettings(
+            broker_url=url, store_url=store, lake=str(tmp_path / "lake"), parts=("archive", "analytics"), once=True,
+            max_rows=4_000,
+        )  # fmt: skip
+        with Connections(url, store) as connections:
+            follow(spark, connections, settings, lambda _outcome: None)
+        assert_agreement(url, store, tmp_path / "lake")
+    sent = Counter(row["message_id"] for row in journal_rows(url) if row.get("type") == "bulk" and row["copy"] == 0)
+    assert len(sent) == 2_000
+    assert set(sent.values()) == {1}
