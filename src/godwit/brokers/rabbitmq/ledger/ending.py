@@ -166,13 +166,15 @@ def lost(books: Books, leases: Sequence[Lease]) -> None:
     rows: Rows = {}
     for lease in leases:
         place = _place(books, lease)
+        if place is None:
+            continue
+        book, group = place
         moved = books.sql(
-            "UPDATE copies SET place = ?, token = NULL, worker = NULL, lease_until = NULL"
+            "UPDATE copies SET place = ?, ready_at = ?, token = NULL, worker = NULL, lease_until = NULL"
             " WHERE queue = ? AND grp = ? AND seq = ? AND token = ? AND place = ?",
-            (WAITING, lease.queue, lease.group, lease.seq, lease.token, LEASED),
+            (WAITING, books.now(book), lease.queue, lease.group, lease.seq, lease.token, LEASED),
         )
-        if moved.rowcount and place is not None:
-            book, group = place
+        if moved.rowcount:
             group.unlease(lease.parcel.card.size)
             row = (*end_row(lease, books.now(book), None, None), books.now(book))
             rows.setdefault((lease.queue, lease.group, Event.HANDED_BACK, lease.worker), []).append(row)

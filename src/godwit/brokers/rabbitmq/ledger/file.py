@@ -12,6 +12,7 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +27,7 @@ VERSION: Final = 1
 APPLICATION_ID: Final = 0x474D5152
 _BUSY_SECONDS: Final = 10.0
 _TOGETHER: Final = 64
+_CHECKPOINT_SECONDS: Final = 1.0
 
 T = TypeVar("T")
 Step = Callable[[Books], T]
@@ -58,6 +60,12 @@ class LedgerFile:
         self._clock = clock
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._busy = threading.Lock()
+        """Whoever has it uses the connection: the thread, or a caller who found nobody before him."""
+        self._counting = threading.Lock()
+        self._waiting = 0
+        self._checkpointed = 0.0
+        self._dirty = False
         self._connection: sqlite3.Connection
         self._lock = -1
 
@@ -78,14 +86,42 @@ class LedgerFile:
 
     async def step(self, step: Step[T], *, durable: bool = False) -> T:
         """Carry out a step in a transaction of its own; `durable` waits for the disk."""
+        if not durable and not self._waiting and self._busy.acquire(blocking=False):
+            job = self._at_once(step)
+            if job is not None:
+                if job.failure is not None:
+                    raise job.failure
+                result: T = job.result
+                return result
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put(_Job(step, loop, future, durable=durable))
+        self._put(_Job(step, loop, future, durable=durable))
         return await asyncio.shield(future)  # a caller that gives up does not undo what was begun
+
+    def _at_once(self, step: Step[T]) -> _Job | None:
+        """Carry out a step on the caller's own thread; None when another process is writing just now.
+
+        It costs less than two changes of thread, and does not wait for the disk.
+        """
+        try:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+            job = _Job(step)
+            self._commit([job])
+            return job
+        finally:
+            self._busy.release()
+
+    def _put(self, job: _Job) -> None:
+        with self._counting:
+            self._waiting += 1
+        self._jobs.put(job)
 
     def post(self, step: Step[Any]) -> None:
         """Carry out a step some time soon, from any thread."""
-        self._jobs.put(_Job(step))
+        self._put(_Job(step))
 
     # The thread
 
@@ -116,6 +152,7 @@ class LedgerFile:
             raise StorageTooNew(str(self.path), found, VERSION)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.executescript((files(__package__) / "schema.sql").read_text())
         connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -124,7 +161,11 @@ class LedgerFile:
 
     def _run(self) -> None:
         while True:
-            job = self._jobs.get()
+            try:
+                job = self._jobs.get(timeout=_CHECKPOINT_SECONDS)
+            except queue.Empty:
+                self._checkpoint()
+                continue
             if job is None:
                 return
             jobs, last = [job], False
@@ -137,10 +178,36 @@ class LedgerFile:
             self._together(jobs)
             if last:
                 return
+            if time.monotonic() - self._checkpointed > _CHECKPOINT_SECONDS:
+                self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Bring what was written into the file itself; nobody writes meanwhile, as older SQLite versions need it."""
+        self._checkpointed = time.monotonic()
+        if not self._dirty:
+            return
+        self._dirty = False
+        with self._busy:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except sqlite3.Error as error:
+                log.warning("the ledger could not be checkpointed", error=str(error))
+            finally:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _together(self, jobs: list[_Job]) -> None:
+        with self._busy:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._commit(jobs)
+        with self._counting:
+            self._waiting -= len(jobs)
+        self._tell(jobs)
+
+    def _commit(self, jobs: list[_Job]) -> None:
+        """Carry out steps in one transaction; the caller has both locks, and loses that of the file here."""
         connection = self._connection
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._dirty = True
         try:
             connection.execute(f"PRAGMA synchronous = {'FULL' if any(job.durable for job in jobs) else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
@@ -155,7 +222,6 @@ class LedgerFile:
                 job.failure = job.failure or failure
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
-        self._tell(jobs)
 
     def _one(self, connection: sqlite3.Connection, job: _Job) -> None:
         connection.execute("SAVEPOINT step")
