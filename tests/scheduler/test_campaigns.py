@@ -92,6 +92,9 @@ async def test_a_row_that_cannot_be_scheduled_is_named_and_the_load_can_go_on(of
     async with office.open() as mq:
         with pytest.raises(InvalidSchedule, match="in the past") as refused:
             await mq.scheduler.schedule_many("spring", wrong())
+        expired = [("user-0", DUE, Message(queue=QUEUE, expires_at=DUE))]
+        with pytest.raises(InvalidSchedule, match="expires_at is not after deliver_at"):
+            await mq.scheduler.schedule_many("spring", expired)
         assert refused.value.__notes__ == ["It is row 3 of campaign 'spring'."]
         assert (await mq.scheduler.schedule_many("spring", rows(4))).added == 4
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +15,7 @@ import pytest
 
 from godwit.core.clock import utc_now
 from tests.cli.terminal import Terminal
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -113,3 +119,28 @@ def test_a_bad_line_is_named(terminal: Terminal) -> None:
     ):
         typed = terminal.type("schedule", "load", "c", "-", "--queue", "mail", input=f"{good}\n{bad}\n", code=2)
         assert said in typed.stderr
+
+
+def test_a_scheduler_process_sends_what_is_due_and_leaves_at_sigterm(terminal: Terminal) -> None:
+    known = terminal.type("schedule", "add", "mail", '"late"', "--at", "90m").stdout.strip()
+    (terminal.folder / "godwit.toml").write_text("[scheduler]\nlook_ahead = 7200000\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "godwit", "scheduler"],
+        cwd=terminal.folder,
+        env={**os.environ, "GODWIT_URL": terminal.url},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+
+        async def published() -> bool:
+            found = await asyncio.to_thread(terminal.json, "schedule", "show", known)
+            return bool(found[0]["status"] == "published")
+
+        asyncio.run(eventually(published, within=timedelta(seconds=60)))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    (queue,) = terminal.json("queues", "mail")[0]
+    assert queue["groups"][0]["delayed"] == 1

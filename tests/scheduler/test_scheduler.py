@@ -143,6 +143,8 @@ async def test_what_cannot_be_published_cannot_be_scheduled(office: Office) -> N
             await mq.schedule_message(mail("no object"), NOON + 2 * HOUR)
         with pytest.raises(InvalidSchedule, match="kind is immediate"):
             await mq.schedule_message(Message(queue=QUEUE, kind=Kind.IMMEDIATE), NOON + 2 * HOUR)
+        with pytest.raises(InvalidSchedule, match="expires_at is not after deliver_at"):
+            await mq.schedule_message(Message(queue=QUEUE, expires_at=NOON + HOUR), NOON + 2 * HOUR)
         with pytest.raises(InvalidSchedule, match="deliver_at is not set"):
             await mq.schedule_message(mail({}))
 

@@ -105,6 +105,12 @@ def check_due(deliver_at: datetime, *, now_ms: int, max_future: timedelta, past:
     return due_ms
 
 
+def check_expiry(expires_at: datetime | None, deliver_at: datetime) -> None:
+    """Refuse a message that would be dead before it is due."""
+    if expires_at is not None and aware("expires_at", expires_at) <= aware("deliver_at", deliver_at):
+        raise InvalidSchedule("expires_at", "is not after deliver_at", "Let it expire later, or not at all.")
+
+
 def aware(field: str, instant: datetime) -> int:
     """Return an instant in milliseconds; refuse one without a time zone."""
     if not isinstance(instant, datetime) or instant.utcoffset() is None:

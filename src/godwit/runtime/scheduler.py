@@ -17,7 +17,7 @@ from godwit.core.errors import InvalidSchedule, ScheduleNotFound, StoreRequired
 from godwit.core.message import Message, Scheduling
 from godwit.core.names import MessageId, QueueName
 from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus, single_id
-from godwit.core.schedule_rules import check_due, check_name
+from godwit.core.schedule_rules import check_due, check_expiry, check_name
 from godwit.core.schedule_statuses import MinuteStatus, minute_status
 from godwit.core.settings import SchedulerSettings
 from godwit.core.statuses import MessageStatus
@@ -147,6 +147,7 @@ class MessageScheduler:
         ahead_ms = due_ms - self._clock.now_ms()
         if self._kept is None or ahead_ms <= milliseconds(self._settings.look_ahead):
             return await self._publish(message, deliver_at)
+        check_expiry(message.expires_at, deliver_at)
         envelope = self._prepare(unscheduled(message))
         firing = Firing(
             id=single_id(envelope.id),

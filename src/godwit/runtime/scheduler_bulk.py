@@ -16,7 +16,7 @@ from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, InvalidSchedule
 from godwit.core.message import Message
 from godwit.core.schedule import campaign_ids
-from godwit.core.schedule_rules import LONGEST_KEY, check_due, check_name
+from godwit.core.schedule_rules import LONGEST_KEY, check_due, check_expiry, check_name
 from godwit.store.schedules import Loading
 
 T = TypeVar("T")
@@ -75,6 +75,8 @@ def batches(
                 if not _is_fine(key, deliver_at, first, last):
                     check_name("key", key, LONGEST_KEY)
                     check_due(deliver_at, now_ms=now_ms, max_future=max_future)
+                if message.expires_at is not None:
+                    check_expiry(message.expires_at, deliver_at)
                 envelope = prepare(message)
             except GodwitError as error:
                 error.add_note(f"It is row {number} of campaign {campaign!r}.")
