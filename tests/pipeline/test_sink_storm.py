@@ -1,4 +1,4 @@
-"""The sink under fire: a fifth of all blocks kill their task, drivers are killed with -9, the dedup window is long over."""
+"""The sink under fire: a fifth of all blocks kill their task, drivers are killed, the dedup window is long over."""
 
 from __future__ import annotations
 

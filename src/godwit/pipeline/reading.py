@@ -76,7 +76,7 @@ def batches(url: str, wanted: Range, schema: pa.Schema, *, fail_on_data_loss: bo
             after = wanted.after
             while after < wanted.until:
                 try:
-                    chunks = _chunks(opened, wanted, after)
+                    chunks = chunks_of(opened, wanted, after)
                 except JournalLost as lost:
                     after = _skip(opened, wanted, after, lost, fail_on_data_loss=fail_on_data_loss)
                     continue
@@ -91,7 +91,8 @@ def batches(url: str, wanted: Range, schema: pa.Schema, *, fail_on_data_loss: bo
             gc.enable()
 
 
-def _chunks(opened: OpenBroker, wanted: Range, after: int) -> list[bytes]:
+def chunks_of(opened: OpenBroker, wanted: Range, after: int) -> list[bytes]:
+    """Return the next chunks of a range."""
     place, limit = Position(wanted.epoch, after), min(READ_ROWS, wanted.until - after)
     return opened.ask(lambda journal: journal.read(wanted.shard, place, limit=limit))
 
