@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import secrets
 import shutil
@@ -145,14 +146,25 @@ def on_redis(console: Console, *, keep: bool) -> int:
     return 1 if any(one.verdict == "BELOW" for one in result.results) else 0
 
 
+def on_spark() -> int:
+    """Kill drivers, tasks and stores as the tests do, over five and ten times as many rows."""
+    sizes = {"GODWIT_SPARK_ROWS": "1000000", "GODWIT_SPARK_SINK_ROWS": "500000"}
+    tests = ("tests/pipeline/test_exactly_once.py", "tests/pipeline/test_sink_storm.py")
+    command = [sys.executable, "-m", "pytest", "-x", "-o", "timeout=7200", *tests]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **sizes}, check=False).returncode
+
+
 def main(arguments: list[str]) -> int:
     """Soak, show and write down; exit 1 when something was found."""
     parser = argparse.ArgumentParser(prog="./dev soak", description="The long run under faults.")
     parser.add_argument("--minutes", type=float, default=5, help="how long (default: 5)")
     parser.add_argument("--broker", choices=("sqlite", "redis"), default="sqlite", help="which one (default: sqlite)")
+    parser.add_argument("--spark", action="store_true", help="the pipeline and its sink, with 1,000,000 rows, instead")
     parser.add_argument("--no-save", action="store_true", help="leave docs/benchmarks as it is")
     options = parser.parse_args(arguments)
     console = Console()
+    if options.spark:
+        return on_spark()
     if options.broker == "redis":
         return on_redis(console, keep=not options.no_save)
     rounds, found, seed = soak(options.minutes, console)
