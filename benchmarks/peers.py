@@ -263,7 +263,13 @@ def judged(found: Found) -> list[Result]:
 
 
 def share(
-    name: str, above: list[float], below: list[float], goal: float, floor: float, *, lower: bool = False
+    name: str,
+    above: list[float],
+    below: list[float],
+    goal: float | None = None,
+    floor: float | None = None,
+    *,
+    lower: bool = False,
 ) -> Result:
     """Return the ratio of two series."""
     return Result(name=name, unit="x", repeats=ratios(above, below), goal=goal, floor=floor, lower_is_better=lower)

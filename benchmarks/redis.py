@@ -12,8 +12,10 @@ import gc
 from time import perf_counter
 from typing import Final
 
+from redis.asyncio import Redis
+
 from benchmarks.peers import SIDES, Found, compare, effective, share
-from benchmarks.raw_redis import RawStream
+from benchmarks.raw_redis import FIELD, RawStream
 from benchmarks.results import REPEATS, Report, Result, report
 from godwit.brokers.contract import Broker
 from godwit.brokers.urls import connect
@@ -70,7 +72,32 @@ async def bulk(server: RedisServer, count: int, repeats: int) -> dict[str, list[
     return found
 
 
-def judged(found: Found, published: dict[str, list[float]]) -> list[Result]:
+async def single(server: RedisServer, count: int, repeats: int) -> dict[str, list[float]]:
+    """Publish one by one, each awaited: at the broker, through redis-py's asyncio client, and through the raw loop."""
+    found: dict[str, list[float]] = {"broker": [], "awaited": [], "raw": []}
+    server.flush()
+    stream = RawStream(server.url)
+    async with connect(server.url) as broker, Redis.from_url(server.url) as client:
+        await broker.declare(QueueSpec(name=GROUPS[1]))
+        for _ in range(repeats):
+            messages = envelopes(GROUPS[1], count)
+            began = perf_counter()
+            for message in messages:
+                await broker.publish([message])
+            found["broker"].append(count / (perf_counter() - began))
+            began = perf_counter()
+            for _ in range(count):
+                await client.xadd("awaited", {FIELD: BODY})
+            found["awaited"].append(count / (perf_counter() - began))
+            began = perf_counter()
+            for _ in range(count):
+                stream.publish_one(BODY)
+            found["raw"].append(count / (perf_counter() - began))
+    stream.close()
+    return found
+
+
+def judged(found: Found, published: dict[str, list[float]], awaited: dict[str, list[float]]) -> list[Result]:
     """Return the numbers and Godwit's shares of the raw loop."""
     mine, raw = found["Godwit"], found["raw"]
     rates = {
@@ -81,6 +108,8 @@ def judged(found: Found, published: dict[str, list[float]]) -> list[Result]:
         "bulk publish, raw": published["raw"],
         "one by one": mine["single"],
         "one by one, raw": raw["single"],
+        "one by one at the broker": awaited["broker"],
+        "one by one through redis-py's asyncio client": awaited["awaited"],
         "50 callers at once": mine["concurrent"],
     }
     results = [Result(name=name, unit="messages/s", repeats=values) for name, values in rates.items()]
@@ -93,6 +122,7 @@ def judged(found: Found, published: dict[str, list[float]]) -> list[Result]:
         share("bulk publish against raw, one group", published["one"], published["raw"], 1.2, 0.9),
         share("bulk publish against raw, four groups", published["four"], published["raw"], 0.7, 0.55),
         share("one by one against raw", mine["single"], raw["single"], 0.8, 0.65),
+        share("one by one at the broker against redis-py's asyncio client", awaited["broker"], awaited["awaited"]),
         share("50 callers at once against one by one", mine["concurrent"], mine["single"], 8, 5),
         share("latency p50 against raw", mine["p50"], raw["p50"], 1.5, 2, lower=True),
         share("latency p99 against raw", mine["p99"], raw["p99"], 2, 3, lower=True),
@@ -104,7 +134,8 @@ def measured(repeats: int, count: int) -> tuple[dict[str, str], list[Result]]:
     with redis_server() as server:
         settings = effective(server)
         found = compare(server, repeats, SIDES[:2])
-        return settings, judged(found, asyncio.run(bulk(server, count, repeats)))
+        published = asyncio.run(bulk(server, count, repeats))
+        return settings, judged(found, published, asyncio.run(single(server, 1_000, repeats)))
 
 
 def run() -> Report:
