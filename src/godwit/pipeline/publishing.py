@@ -35,10 +35,11 @@ WAIT_SECONDS: Final = 0.5
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch; `rows` counts those that were new to at least one part."""
+    """What became of a batch; `rows` counts those that were new to at least one part, `lost` those that were gone."""
 
     batch: int
     rows: int
+    lost: int = 0
     advances: Sequence[Advance] = ()
 
 
@@ -99,11 +100,23 @@ class Publisher:
             self._report(Outcome(batch=batch, rows=0))
             return
         publication = self._publication(run_id, prepared)
+        lost = max(self._lost(key, advances) for key, advances in publication.advances.items())
         self._connections.pipelines(lambda state: state.publish(publication))
         reach("pipeline.published")
         self._acknowledge()
-        self._report(_outcome(batch, prepared))
+        self._report(_outcome(batch, prepared, lost))
         reach("pipeline.acknowledged")
+
+    def _lost(self, key: str, advances: Sequence[Advance]) -> int:
+        """Return how many rows a part never saw; asked only where loss is accepted, for it cannot be otherwise."""
+        if not self._accept_loss:
+            return 0
+        places = self._connections.pipelines(lambda state: state.positions(key))
+        return sum(
+            max(0, one.first - 1 - (places[one.shard].seq if one.epoch == places[one.shard].epoch else 0))
+            for one in advances
+            if one.shard in places
+        )
 
     def _prepare(self, rows: DataFrame, run_id: str, seen: dict[str, dict[str, Position]]) -> dict[str, Prepared]:
         """Let each part work on the rows it has not seen; parts at the same place read what the first one wrote."""
@@ -148,9 +161,9 @@ class Publisher:
         self._connections.broker(commit)
 
 
-def _outcome(batch: int, prepared: dict[str, Prepared]) -> Outcome:
+def _outcome(batch: int, prepared: dict[str, Prepared], lost: int) -> Outcome:
     advances = max((one.advances for one in prepared.values()), key=_rows)
-    return Outcome(batch=batch, rows=_rows(advances), advances=advances)
+    return Outcome(batch=batch, rows=_rows(advances), lost=lost, advances=advances)
 
 
 def _rows(advances: Sequence[Advance]) -> int:

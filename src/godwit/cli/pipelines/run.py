@@ -195,7 +195,8 @@ def _finish(summary: Summary, *, as_json: bool) -> Exit:
     else:
         ended = "Interrupted after" if summary.interrupted else "Done:"
         batches = counted(summary.batches, "batch") if summary.batches == 1 else f"{summary.batches:,} batches"
-        remarks().print(f"{ended} {counted(summary.rows, 'row')} in {batches}.")
+        lost = f" {counted(summary.lost, 'row')} were lost before they were read." if summary.lost else ""
+        remarks().print(f"{ended} {counted(summary.rows, 'row')} in {batches}.{lost}")
     return Exit.INTERRUPTED if summary.interrupted else Exit.OK
 
 

@@ -66,6 +66,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     batches: int
     rows: int
+    lost: int = 0
     interrupted: bool = False
 
 
@@ -82,7 +83,12 @@ def run(settings: RunSettings, *, report: Callable[[Outcome], None] = lambda _ou
         if settings.once and not pending(connections, settings):
             return Summary(batches=0, rows=0)
         interrupted = _stream(connections, settings, note)
-    return Summary(batches=len(outcomes), rows=sum(outcome.rows for outcome in outcomes), interrupted=interrupted)
+    return Summary(
+        batches=len(outcomes),
+        rows=sum(outcome.rows for outcome in outcomes),
+        lost=sum(outcome.lost for outcome in outcomes),
+        interrupted=interrupted,
+    )
 
 
 def _stream(connections: Connections, settings: RunSettings, note: Callable[[Outcome], None]) -> bool:
