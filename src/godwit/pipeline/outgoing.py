@@ -7,6 +7,7 @@ it); and, each optional, `queue`, `id`, `key`, `type`, `priority`, `ordering_key
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from godwit.core.clock import utc_now
 from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import GodwitError, InvalidSetting, RowsRefused, listed
 from godwit.core.message import Message, Routing, Scheduling
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAMESPACE: Final = uuid.UUID("6f64b0f7-6d0c-5f0e-9a55-60d317000001")
+_NAMESPACE: Final = NAMESPACE.bytes
+_FIELDS: Final = frozenset({"type", "priority", "ordering_key", "replay_of", "expires_at", "attributes"})
+_SCHEDULING: Final = ("deliver_at", "campaign", "schedule_id")
 SAMPLES: Final = 5
 _TEXT: Final = ("string",)
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -66,8 +71,9 @@ def check_schema(schema: StructType, queue: str | None) -> None:
 class Outgoing:
     """The messages of one task: gathered and checked first, sealed in blocks afterwards."""
 
-    def __init__(self, scope: str, queue: str | None, known: Collection[str]) -> None:
-        self._scope, self._queue, self._known = scope, queue, known
+    def __init__(self, scope: str, queue: str | None, known: Collection[str], *, now: datetime | None = None) -> None:
+        self._scope, self._queue, self._known = f"{scope}|", queue, known
+        self._now = now or utc_now()
         self._envelopes: list[Envelope] = []
         self._refused: list[str] = []
         self._bad = self._rows = 0
@@ -100,28 +106,35 @@ class Outgoing:
 
     def _message(self, base: Message | None, queue: str, values: Mapping[str, Any]) -> Message:
         said: dict[str, Any] = {"id": self._id(values), "queue": queue}
-        if "payload" in values:
-            said["payload"] = _payload(values["payload"])
-        for name in ("type", "priority", "ordering_key", "replay_of", "expires_at"):
-            if values.get(name) is not None:
-                said[name] = values[name]
-        if values.get("attributes") is not None:
-            said["attributes"] = dict(values["attributes"])
+        for name, value in values.items():
+            if name == "payload":
+                said[name] = _payload(value)
+            elif value is not None and name in _FIELDS:
+                said[name] = dict(value) if name == "attributes" else value
         if values.get("group") is not None or base is not None:
             said["routing"] = Routing(consumer_group=values.get("group"))
-        scheduling = {
-            name: values[name] for name in ("deliver_at", "campaign", "schedule_id") if values.get(name) is not None
-        }
+        scheduling = {name: values[name] for name in _SCHEDULING if values.get(name) is not None}
         if scheduling or base is not None:
             said["scheduling"] = Scheduling(**scheduling) if scheduling else None
-        return Message(**said) if base is None else msgspec.structs.replace(base, **said)
+        return Message(created_at=self._now, **said) if base is None else msgspec.structs.replace(base, **said)
 
     def _id(self, values: Mapping[str, Any]) -> str:
         """Return the id a row always has: its own, or one made from what tells it from others."""
         if values.get("id") is not None:
             return str(values["id"])
-        told = values["key"] if values.get("key") is not None else values
-        return str(uuid.uuid5(NAMESPACE, f"{self._scope}|{_encode(told).decode()}"))
+        told = values.get("key")
+        return uuid5(
+            self._scope + (told if isinstance(told, str) else _encode(values if told is None else told).decode())
+        )
+
+
+def uuid5(name: str) -> str:
+    """Return `uuid.uuid5(NAMESPACE, name)` as text, in a third of the time."""
+    digest = bytearray(hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _rows_of(columns: Mapping[str, list[Any]], rows: int) -> Iterator[dict[str, Any]]:
