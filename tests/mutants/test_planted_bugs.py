@@ -9,10 +9,11 @@ import pytest
 from tests.mutants.facade import FACADE
 from tests.mutants.memory import MEMORY
 from tests.mutants.plant import Mutant, copy_project, expect_red, run_tests
+from tests.mutants.rabbitmq import RABBITMQ
 from tests.mutants.redis import REDIS
 from tests.mutants.sqlite import SQLITE
 
-MUTANTS = (*MEMORY, *SQLITE, *FACADE, *REDIS)
+MUTANTS = (*MEMORY, *SQLITE, *FACADE, *REDIS, *RABBITMQ)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))
