@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.project.specification import ROOT
+from tests.servers.postgres import empty_database
 from tests.servers.rabbitmq import the_node
 from tests.servers.redis import redis_server
 
@@ -28,6 +29,7 @@ _BLOCK = re.compile(
 )
 _NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
 SERVERS: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
+    "postgres": ("DATABASE_URL", empty_database),
     "rabbitmq": ("RABBITMQ_URL", lambda: nullcontext(the_node())),
     "redis": ("REDIS_URL", redis_server),
 }

@@ -215,3 +215,17 @@ def fresh_database(server: PostgresServer | None = None, *, migrated: bool = Tru
     finally:
         if server.alive:
             server.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database by its address."""
+
+    url: str
+
+
+@contextlib.contextmanager
+def empty_database() -> Iterator[Database]:
+    """Make a database without our schema."""
+    with fresh_database(migrated=False) as url:
+        yield Database(url)

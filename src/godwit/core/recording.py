@@ -179,3 +179,21 @@ class Batch:
                 change = found[copy.message_id] = MessageChange(copy.message_id, self.arrivals.get(copy.message_id))
             change.add(copy)
         return found.values()
+
+
+class MemberState(msgspec.Struct, frozen=True):
+    """How one member of a group is, by its heartbeats."""
+
+    queue: str
+    group: str
+    name: str
+    status: str
+    last_heartbeat: int
+
+
+class Census(msgspec.Struct, frozen=True):
+    """What the journal does not tell: which queues and groups are held back, how the members of groups are."""
+
+    queues: dict[str, str]
+    groups: dict[tuple[str, str], str]
+    members: list[MemberState]

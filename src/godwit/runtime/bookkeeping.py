@@ -17,6 +17,7 @@ from godwit.core.message import Message
 from godwit.core.names import MessageId, check_message_id
 from godwit.core.settings import Settings
 from godwit.core.statuses import MessageStatus
+from godwit.runtime.census import take_census
 from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.outbox import OutboxForwarder, OutboxWriter
 from godwit.runtime.recorder import Recorder
@@ -109,8 +110,18 @@ class Bookkeeping:
         async with asyncio.TaskGroup() as group:
             if record:
                 group.create_task(self.recorder.run(), name="godwit recorder")
+                group.create_task(self._count(), name="godwit census")
             group.create_task(self.forwarder.run(), name="godwit outbox")
             group.create_task(self._sweep(), name="godwit ledger sweep")
+
+    async def _count(self) -> None:
+        messages = self.store("The recorder").messages
+        while True:
+            await asyncio.sleep(self._settings.consumer.heartbeat_interval.total_seconds())
+            try:
+                await take_census(self._broker, messages, self._clock)
+            except (BrokerError, StoreError) as error:
+                log.warning("census not taken", error=str(error))
 
     async def _sweep(self) -> None:
         ledger = self.store("once").ledger

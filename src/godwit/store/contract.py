@@ -17,7 +17,7 @@ import msgspec
 
 from godwit.core.journal import Position
 from godwit.core.keeping import JournalWriter, LetterKeeper
-from godwit.core.recording import Address, Batch
+from godwit.core.recording import Address, Batch, Census
 from godwit.core.statuses import MessageStatus
 from godwit.store.effects import Ledger, Outbox
 from godwit.store.pipelines import Pipelines
@@ -90,6 +90,10 @@ class Messages(Protocol):
 
     async def status(self, message_id: str) -> MessageStatus | None:
         """Say where a message stands; of several with one id the open one, else the one that ended last."""
+        ...
+
+    async def note(self, census: Census) -> None:
+        """Write down what the journal does not tell; queues and groups that are not recorded yet are left out."""
         ...
 
     async def retain(self, keep: timedelta) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from godwit.core.errors import InvalidMessage, InvalidSetting, QueueNotFound
+from godwit.core.errors import InvalidMessage, InvalidSetting, QueueNotFound, SchemaOutdated
 from godwit.core.message import Message
 from godwit.manager import MessageQueueManager
 from tests.store.conformance.harness import StoreHarness
@@ -175,3 +175,22 @@ async def test_a_connection_to_another_file_is_refused(mq: MessageQueueManager, 
                 await mq.outbox(connection).enqueue(order(1))
         finally:
             connection.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+async def test_a_transaction_that_is_open_before_the_tables_are_made_is_told_at_once(
+    mq: MessageQueueManager, harness: StoreHarness
+) -> None:
+    async with mq:
+        connection = sqlite3.connect(harness.url.removeprefix("sqlite:///"))
+        try:
+            connection.execute("CREATE TABLE sales (id INTEGER)")
+            connection.execute("INSERT INTO sales VALUES (1)")
+            with pytest.raises(SchemaOutdated, match="godwit db upgrade"):
+                await mq.outbox(connection).enqueue(order(1))
+            connection.rollback()
+            await mq.outbox(connection).enqueue(order(1))
+            connection.commit()
+        finally:
+            connection.close()
+        assert await rows(harness.url, "SELECT message_id FROM outbox") == [{"message_id": "o1"}]

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from godwit.core.clock import from_ms
 from godwit.core.journal import Position
-from godwit.core.recording import Address, Batch
+from godwit.core.recording import Address, Batch, Census
 from godwit.core.statuses import MessageStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days
-from godwit.store.postgres.recording import PostgresRecording
+from godwit.store.postgres.recording import NAME_LENGTH, PostgresRecording
 from godwit.store.viewing import message_status
 
 _HISTORY: Final = ("queue_messages_history", "queue_deliveries_history", "schedule_firings_history")
@@ -48,6 +49,17 @@ class PostgresMessages:
             copies = await connection.fetch(sql("messages/deliveries"), message_id)
             copies += await connection.fetch(sql("messages/finished_deliveries"), message_id)
         return message_status(row, copies, datetime.now(UTC))
+
+    async def note(self, census: Census) -> None:
+        members = [
+            (one.queue, one.group, one.name[:NAME_LENGTH], one.status, from_ms(one.last_heartbeat))
+            for one in census.members
+        ]
+        async with self._database.transaction("noting the census") as connection:
+            await connection.executemany(sql("messages/queue_status"), sorted(census.queues.items()))
+            groups = [(queue, group, status) for (queue, group), status in sorted(census.groups.items())]
+            await connection.executemany(sql("messages/group_status"), groups)
+            await connection.executemany(sql("messages/member_status"), sorted(members))
 
     async def retain(self, keep: timedelta) -> int:
         day = (datetime.now(UTC) - keep).date()

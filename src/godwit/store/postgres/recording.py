@@ -29,7 +29,7 @@ _LETTER: Final = (
     "queue_name", "consumer_group", "publish_seq", "message_id", "type", "kind", "error_fingerprint", "attempt",
     "failures", "crashes", "worker", "dead_at",
 )  # fmt: skip
-_NAME_LENGTH: Final = 255
+NAME_LENGTH: Final = 255
 SETTINGS: Final = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
 """A batch is small and the tables may be large: rows are found by index, whatever stale statistics say."""
 
@@ -267,4 +267,4 @@ class Writing:
 
 def _name(text: str | None) -> str | None:
     """Return a worker's name as the tables take it."""
-    return text if text is None else text[:_NAME_LENGTH].replace("\0", "")
+    return text if text is None else text[:NAME_LENGTH].replace("\0", "")

@@ -8,7 +8,7 @@ from typing import Any
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
 from godwit.store.effects import Claim, Outcome
-from godwit.store.sqlite.application import check_connection
+from godwit.store.sqlite.application import inside, prepare
 from godwit.store.sqlite.file import SqliteFile, sql
 
 
@@ -52,8 +52,8 @@ class SqliteLedger:
         await self._file.write("releasing a key", lambda connection: connection.execute(sql("ledger/release"), facts))
 
     async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> Claim:
-        await self._file.prepared()
-        with check_connection(connection, self._file, "finishing a key"):
+        await prepare(connection, self._file, "idempotency_ledger")
+        with inside(connection, self._file, "finishing a key"):
             now = self._clock.now_ms()
             facts = {"key": key, "holder": holder, "now": now, "expires_at": now + milliseconds(ttl)}
             return _claimed(connection, "ledger/finish_at_once", facts)

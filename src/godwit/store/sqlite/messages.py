@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from godwit.core.clock import from_ms, to_ms
 from godwit.core.journal import Position
-from godwit.core.recording import Address, Batch
+from godwit.core.recording import Address, Batch, Census
 from godwit.core.statuses import MessageStatus
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.recording import SqliteRecording
@@ -63,6 +63,18 @@ class SqliteMessages:
             return message_status(_row(row), map(_row, copies), datetime.now(UTC))
 
         return await self._file.read("looking up a message", look)
+
+    async def note(self, census: Census) -> None:
+        queues = [(status, queue, status) for queue, status in census.queues.items()]
+        groups = [(status, queue, group, status) for (queue, group), status in census.groups.items()]
+        members = [(one.name, one.status, one.last_heartbeat, one.queue, one.group) for one in census.members]
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(sql("messages/queue_status"), queues)
+            connection.executemany(sql("messages/group_status"), groups)
+            connection.executemany(sql("messages/member_status"), members)
+
+        await self._file.write("noting the census", write, durable=False)
 
     async def retain(self, keep: timedelta) -> int:
         """Delete in small steps, oldest rows first; the pages are used again, so the file does not grow."""

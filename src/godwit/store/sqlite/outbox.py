@@ -10,7 +10,7 @@ from typing import Any
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.envelope import Envelope
 from godwit.store.effects import Backlog, Waiting, packed_envelope, unpacked_envelope
-from godwit.store.sqlite.application import check_connection
+from godwit.store.sqlite.application import inside, prepare
 from godwit.store.sqlite.file import SqliteFile, sql
 
 
@@ -22,8 +22,8 @@ class SqliteOutbox:
         self._clock = clock
 
     async def put(self, connection: Any, envelopes: Sequence[Envelope]) -> None:
-        await self._file.prepared()
-        with check_connection(connection, self._file, "writing to the outbox"):
+        await prepare(connection, self._file, "outbox")
+        with inside(connection, self._file, "writing to the outbox"):
             rows = [(one.id, one.queue, packed_envelope(one)) for one in envelopes]
             connection.executemany(sql("outbox/put"), rows)
 
