@@ -12,7 +12,7 @@ from godwit.core.faults import killer
 from godwit.core.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
-from godwit.runtime import scheduler
+from godwit.runtime import scheduler_bulk
 from godwit.runtime.scheduler_bulk import Loaded, Row, batches
 from godwit.store.postgres import schedules as postgres_schedules
 from godwit.store.sqlite import schedules as sqlite_schedules
@@ -40,5 +40,5 @@ async def load(url: str, count: int) -> Loaded:
 def work(url: str, count: int, fault: str) -> None:
     for module in (postgres_schedules, sqlite_schedules):
         module.reach = killer(fault)  # type: ignore[attr-defined]
-    scheduler.batches = small_batches  # type: ignore[attr-defined]
+    scheduler_bulk.batches = small_batches
     asyncio.run(load(url, count))

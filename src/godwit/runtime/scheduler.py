@@ -15,13 +15,13 @@ from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.envelope import Envelope
 from godwit.core.errors import InvalidSchedule, ScheduleNotFound, StoreRequired
 from godwit.core.message import Message, Scheduling
-from godwit.core.names import MessageId, QueueName
+from godwit.core.names import MessageId, QueueName, new_message_id
 from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus, single_id
-from godwit.core.schedule_rules import check_due, check_expiry, check_name
+from godwit.core.schedule_rules import check_due, check_expiry
 from godwit.core.schedule_statuses import MinuteStatus, minute_status
 from godwit.core.settings import SchedulerSettings
 from godwit.core.statuses import MessageStatus
-from godwit.runtime.scheduler_bulk import CANCELLED_AT_ONCE, Loaded, Progress, Row, batches, read_ahead
+from godwit.runtime.scheduler_bulk import CANCELLED_AT_ONCE, Loaded, Progress, Row, loaded
 from godwit.runtime.scheduler_doubts import Ask, Doubts
 from godwit.runtime.scheduler_health import (
     SchedulerEntry,
@@ -76,16 +76,17 @@ class MessageScheduler:
     ) -> None:
         self._broker, self._kept, self._settings, self._clock = broker, schedules, settings, clock
         self._prepare, self._publish, self._status_of = prepare, publish, status_of
-        self.health = SchedulerHealth(broker.shared, name=name, clock=clock, metrics=metrics)
+        owner = f"{name}/{new_message_id()[-8:]}"  # several processes may go by one name, but claim apart
+        self.health = SchedulerHealth(broker.shared, name=name, owner=owner, clock=clock, metrics=metrics)
         if schedules is None:
             return
         doubts = Doubts(broker.journal, ask=ask)
-        self._sender = Sender(broker, schedules, owner=name, window_of=window_of, doubts=doubts, clock=clock)
+        self._sender = Sender(broker, schedules, owner=owner, window_of=window_of, doubts=doubts, clock=clock)
         self._ticker = Ticker(
             schedules,
             self._sender,
             self.health,
-            owner=name,
+            owner=owner,
             settings=settings,
             retention=retention,
             clock=clock,
@@ -284,20 +285,15 @@ class MessageScheduler:
         Rows are read in a thread, a few thousand at a time, while others are being stored. One that cannot be scheduled
         stops the load and is named; those before it are stored, and the corrected rows can simply be loaded again.
         """
-        check_name("campaign", campaign)
-        read = 0
-
-        def report(count: int, added: int) -> None:
-            nonlocal read
-            read = count
-            if progress is not None:
-                progress(count, added)
-
-        several = batches(
-            campaign, rows, prepare=self._prepare, clock=self._clock, max_future=self._settings.max_future
+        return await loaded(
+            self._schedules,
+            campaign,
+            rows,
+            prepare=self._prepare,
+            clock=self._clock,
+            max_future=self._settings.max_future,
+            progress=progress,
         )
-        added = await self._schedules.load(campaign, read_ahead(several), report)
-        return Loaded(read=read, added=added)
 
     async def cancel_campaign(self, campaign: str) -> int:
         """Cancel everything of a campaign that has not been delivered, and let it take no more; return how many."""

@@ -17,7 +17,7 @@ from godwit.core.errors import GodwitError, InvalidSchedule
 from godwit.core.message import Message
 from godwit.core.schedule import campaign_ids
 from godwit.core.schedule_rules import LONGEST_KEY, check_due, check_expiry, check_name
-from godwit.store.schedules import Loading
+from godwit.store.schedules import Loading, Schedules
 
 T = TypeVar("T")
 
@@ -52,6 +52,31 @@ class _Line(msgspec.Struct):
 
 _lines = msgspec.json.Decoder(_Line)
 _fields: Final = ("payload", "type", "priority", "attributes", "ordering_key")
+
+
+async def loaded(
+    schedules: Schedules,
+    campaign: str,
+    rows: Iterable[Row],
+    *,
+    prepare: Callable[[Message], Envelope],
+    clock: Clock,
+    max_future: timedelta,
+    progress: Progress | None = None,
+) -> Loaded:
+    """Store a campaign's rows and say how many there were and how many of them were new."""
+    check_name("campaign", campaign)
+    read = 0
+
+    def report(count: int, added: int) -> None:
+        nonlocal read
+        read = count
+        if progress is not None:
+            progress(count, added)
+
+    several = batches(campaign, rows, prepare=prepare, clock=clock, max_future=max_future)
+    added = await schedules.load(campaign, read_ahead(several), report)
+    return Loaded(read=read, added=added)
 
 
 def batches(

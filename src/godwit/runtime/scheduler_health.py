@@ -44,8 +44,11 @@ _decoder = msgspec.json.Decoder(SchedulerEntry)
 class SchedulerHealth:
     """One scheduler's entry, and its metrics."""
 
-    def __init__(self, shared: Shared, *, name: str, clock: Clock, metrics: SchedulerMetrics | None = None) -> None:
+    def __init__(
+        self, shared: Shared, *, name: str, owner: str, clock: Clock, metrics: SchedulerMetrics | None = None
+    ) -> None:
         self._shared, self._name, self._clock, self._metrics = shared, name, clock, metrics
+        self._key = PREFIX + owner
         self.last: SchedulerEntry | None = None
         self.last_error: str | None = None
 
@@ -66,14 +69,13 @@ class SchedulerHealth:
     async def stopped(self) -> None:
         """Take the entry away: this scheduler is not missed."""
         try:
-            await self._shared.delete(PREFIX + self._name)
+            await self._shared.delete(self._key)
         except GodwitError:
             return  # it ends by itself
 
     async def _write(self, value: bytes, *, ttl: timedelta) -> None:
-        key = PREFIX + self._name
-        entry = await self._shared.get(key)
-        await self._shared.put(key, value, expected=None if entry is None else entry.version, ttl=ttl)
+        entry = await self._shared.get(self._key)
+        await self._shared.put(self._key, value, expected=None if entry is None else entry.version, ttl=ttl)
 
 
 async def schedulers(shared: Shared) -> list[SchedulerEntry]:
