@@ -6,7 +6,7 @@ Brokers and stores do not know each other; the manager hands one to the other as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -70,6 +70,15 @@ class JournalWriter(Protocol):
 
     async def forget(self, reader: str) -> None:
         """Release a reader's hold."""
+        ...
+
+
+@runtime_checkable
+class KeepsJournalElsewhere(Protocol):
+    """A broker whose journal is only for a while with it: whoever has a store hands it that store's."""
+
+    def keep_journal(self, writer: JournalWriter) -> None:
+        """Hand the journal on to a writer from now on."""
         ...
 
 

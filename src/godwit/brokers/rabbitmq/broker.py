@@ -40,10 +40,12 @@ from godwit.brokers.rabbitmq.pulling import Puller
 from godwit.brokers.rabbitmq.refusals import ConnectionLost, ServerRefused
 from godwit.brokers.rabbitmq.returning import Returner
 from godwit.brokers.rabbitmq.settling import Settler
+from godwit.brokers.rabbitmq.telling import Teller
 from godwit.brokers.rabbitmq.topology import Names, QueueNames
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, GodwitError, InvalidSetting
+from godwit.core.keeping import JournalWriter
 from godwit.core.logs import get_logger
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -108,6 +110,7 @@ class RabbitMQBroker:
         )
         self.journal = RabbitJournal(self._ledger)
         self.shared = RabbitShared(self._ledger)
+        self._teller: Teller | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._maintaining = asyncio.Lock()
         self._open = False
@@ -132,6 +135,10 @@ class RabbitMQBroker:
     async def connection(self) -> Connection:
         """Return the present connection, to look at the server it leads to."""
         return await self._link.connection()
+
+    def keep_journal(self, writer: JournalWriter) -> None:
+        """Hand the journal on to a store; it begins with what the ledger still has."""
+        self._teller = Teller(self._ledger, writer)
 
     # Opening and closing
 
@@ -325,6 +332,8 @@ class RabbitMQBroker:
                 changes += await self._carer.look_after(place)
             changes += await self._undertaker.drain()
             changes += await self._undertaker.feed()
+            if self._teller is not None:
+                await self._teller.tell()
             await self._ledger.step(_tidy)
             return changes
 
