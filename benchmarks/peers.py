@@ -122,8 +122,10 @@ class Producer:
     def close(self) -> None:
         """Let it go home."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         end(self._process)
+        self._process.stdout.close()
 
 
 def end(process: subprocess.Popen[Any]) -> None:
