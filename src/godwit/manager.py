@@ -20,6 +20,7 @@ from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerError, InvalidSetting
 from godwit.core.handling import Classifier
+from godwit.core.keeping import KeepsJournalElsewhere
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.queues import JournalBody, QueueSpec
@@ -111,6 +112,8 @@ class MessageQueueManager:
         )
         if store is not None:
             self.monitor.register_check("scheduler", self.scheduler.check())
+            if isinstance(broker, KeepsJournalElsewhere):
+                broker.keep_journal(store.journal)
         self.books = Bookkeeping(
             broker,
             store,
