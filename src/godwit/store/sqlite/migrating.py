@@ -51,9 +51,10 @@ def upgrade(connection: sqlite3.Connection, shown: str) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
+        # Asked again inside the transaction: whoever came first may not know of our lock.
         if not _has_table(connection):
             connection.execute(_CREATE)
-        for migration in status.pending:
+        for migration in schema_status(connection).pending:
             for part in statements(migrations(_PACKAGE)[migration]):
                 connection.execute(part)
             reach("store.migrating")
