@@ -146,6 +146,18 @@ def on_redis(console: Console, *, keep: bool) -> int:
     return 1 if any(one.verdict == "BELOW" for one in result.results) else 0
 
 
+def steadily(where: str, minutes: float, rate: int, console: Console, *, keep: bool) -> int:
+    """Publish, handle and record at a steady rate."""
+    from benchmarks.__main__ import show
+    from benchmarks.soak_steady import soak as soak_steady
+
+    result = soak_steady(where, minutes, rate, console)
+    show(result, console)
+    if keep:
+        save(result)
+    return 1 if any(one.verdict == "BELOW" for one in result.results) else 0
+
+
 def on_spark() -> int:
     """Kill drivers, tasks and stores as the tests do, over five and ten times as many rows."""
     sizes = {"GODWIT_SPARK_ROWS": "1000000", "GODWIT_SPARK_SINK_ROWS": "500000"}
@@ -160,11 +172,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=5, help="how long (default: 5)")
     parser.add_argument("--broker", choices=("sqlite", "redis"), default="sqlite", help="which one (default: sqlite)")
     parser.add_argument("--spark", action="store_true", help="the pipeline and its sink, with 1,000,000 rows, instead")
+    parser.add_argument("--steady", choices=("embedded", "servers"), help="a steady rate with recorder instead")
+    parser.add_argument("--rate", type=int, default=1_000, help="messages a second of --steady (default: 1000)")
     parser.add_argument("--no-save", action="store_true", help="leave docs/benchmarks as it is")
     options = parser.parse_args(arguments)
     console = Console()
     if options.spark:
         return on_spark()
+    if options.steady:
+        return steadily(options.steady, options.minutes, options.rate, console, keep=not options.no_save)
     if options.broker == "redis":
         return on_redis(console, keep=not options.no_save)
     rounds, found, seed = soak(options.minutes, console)
