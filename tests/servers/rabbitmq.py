@@ -7,6 +7,7 @@ epmd, the Erlang port mapper, would outlive everybody: each cluster runs one of 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from tests.servers.lasting import lasting
 from tests.servers.processes import HOST, ServerDown, accepts, await_server, free_ports, stop
+from tests.servers.redis import make_certificate
 
 _BIN = Path("/usr/lib/rabbitmq/bin")
 _COOKIE = "godwit-tests"
@@ -31,6 +33,14 @@ vm_memory_high_watermark.absolute = 600MB
 heartbeat = 60
 loopback_users.guest = true
 queue_index_embed_msgs_below = 4096
+"""
+_SECURE = """\
+listeners.ssl.1 = {host}:{port}
+ssl_options.cacertfile = {certificate}
+ssl_options.certfile = {certificate}
+ssl_options.keyfile = {key}
+ssl_options.verify = verify_none
+ssl_options.fail_if_no_peer_cert = false
 """
 _CLUSTER = """\
 cluster_formation.peer_discovery_backend = classic_config
@@ -56,12 +66,20 @@ class RabbitNode:
     folder: Path
     epmd_port: int
     dist_port: int
+    secure_port: int | None = None
+    certificate: Path | None = None
+    """The certificate to trust, of a node that speaks TLS too."""
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def url(self) -> str:
         """Where it listens, as the default user."""
         return f"amqp://guest:guest@{HOST}:{self.port}/"
+
+    @property
+    def secure_url(self) -> str:
+        """Where it listens with TLS."""
+        return f"amqps://guest:guest@{HOST}:{self.secure_port}/?cafile={self.certificate}"
 
     @property
     def pid(self) -> int:
@@ -254,9 +272,16 @@ def cluster(nodes: int = 1, *, configuration: str = "", plugins: Sequence[str] =
 
 @contextlib.contextmanager
 def single() -> Iterator[RabbitNode]:
-    """Give one node."""
-    with cluster(1) as (node,):
-        yield node
+    """Give one node; it speaks TLS on a second port."""
+    (port,) = free_ports(1)
+    folder = Path(tempfile.mkdtemp(prefix="godwit-rabbitmq-tls-"))
+    try:
+        certificate = make_certificate(folder)
+        secure = _SECURE.format(host=HOST, port=port, certificate=certificate, key=certificate.with_suffix(".key"))
+        with cluster(1, configuration=secure) as (node,):
+            yield dataclasses.replace(node, secure_port=port, certificate=certificate)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def the_node() -> RabbitNode:
