@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -100,3 +101,20 @@ async def test_three_streamers_and_five_collectors_share_one_stream_and_survive_
     tries = {letter.kind: letter.failures for letter in letters}
     assert tries == {FailureKind.TRANSIENT: 2, FailureKind.PERMANENT: 1}
     assert [(group.name, group.depth) for group in queue.groups] == [("collectors", 0)]
+
+
+def test_the_pods_of_the_compose_file_are_the_processes_of_this_test() -> None:
+    compose = (EXAMPLES / "pods" / "compose.yaml").read_text(encoding="utf-8")
+    assert [int(count) for count in re.findall(r"replicas: (\d+)", compose)] == [STREAMERS, COLLECTORS]
+    assert '"--appendonly", "yes"' in compose
+    named = set(re.findall(r"^      ([A-Z_]+):", compose, re.MULTILINE)) - {"READINGS", "TELEMETRY_DB"}
+    documented = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert [name for name in sorted(named) if f"`{name}`" not in documented] == []
+    assert {"REDIS_URL", "REDIS_STREAM", "REDIS_GROUP", "VISIBILITY_TIMEOUT", "MAX_RETRIES"} <= named
+
+
+def test_the_image_runs_what_the_example_says() -> None:
+    steps = (EXAMPLES / "pods" / "Dockerfile").read_text(encoding="utf-8")
+    assert 'CMD ["godwit", "worker", "telemetry:mq"]' in steps
+    copied = re.findall(r"^COPY (\S+) ", steps, re.MULTILINE)
+    assert all((ROOT / path).exists() for path in copied)
