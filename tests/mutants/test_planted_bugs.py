@@ -11,9 +11,10 @@ from tests.mutants.memory import MEMORY
 from tests.mutants.plant import Mutant, copy_project, expect_red, run_tests
 from tests.mutants.rabbitmq import RABBITMQ
 from tests.mutants.redis import REDIS
+from tests.mutants.scheduler import SCHEDULER
 from tests.mutants.sqlite import SQLITE
 
-MUTANTS = (*MEMORY, *SQLITE, *FACADE, *REDIS, *RABBITMQ)
+MUTANTS = (*MEMORY, *SQLITE, *FACADE, *REDIS, *RABBITMQ, *SCHEDULER)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))

@@ -270,6 +270,18 @@ async def test_pausing_takes_back_what_was_to_come_and_resuming_makes_up_for_not
         assert (await mq.scheduler.get("s")).occurrences == 6
 
 
+async def test_what_is_paused_and_resumed_at_once_fires_as_if_nothing_had_been(office: Office) -> None:
+    async with office.open() as mq:
+        await mq.scheduler.add(mail(), cron="*/10 * * * *", id="s")
+        await mq.scheduler.tick()
+        await mq.scheduler.pause("s")
+        await mq.scheduler.resume("s")
+        await mq.scheduler.tick()
+        assert await office.waiting() == 6
+        office.clock.advance(HOUR)
+        assert len(await office.delivered()) == 6
+
+
 async def test_a_change_also_reaches_firings_that_the_broker_already_has(office: Office) -> None:
     async with office.open() as mq:
         await mq.scheduler.add(mail("old"), cron="*/20 * * * *", id="s", max_occurrences=6)
