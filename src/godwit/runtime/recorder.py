@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 
 class RecorderLag(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the recorder is behind: rows of the journal not yet recorded, and since when it has not caught up."""
+    """How far the recorder is behind: rows seen and not yet recorded, and how long ago everything was recorded."""
 
     rows: int
     seconds: float
@@ -63,7 +63,7 @@ class Recorder:
         self._uncommitted: dict[str, Position] = {}
         self._committed_ms = 0
         self._retained_ms = 0
-        self._behind_since_ms: int | None = None
+        self._caught_up_ms: int | None = None
         self.recorded = 0
         self.lag = RecorderLag(rows=0, seconds=0.0)
         self.overtaken = False
@@ -75,6 +75,7 @@ class Recorder:
         """Record what the journal has now, up to a batch; return how many transitions."""
         if self._positions is None:
             self._positions = dict(await self._messages.positions())
+        looked_ms = self._clock.now_ms()
         shards = await self._journal.shards()
         pieces = await self._read(shards)
         recorded = 0
@@ -91,7 +92,7 @@ class Recorder:
             self._uncommitted |= moved
         self.recorded += recorded
         await self._tell_broker()
-        self._measure(shards, recorded)
+        self._measure(shards, looked_ms, recorded)
         return recorded
 
     async def _read(self, shards: Mapping[str, ShardEnds]) -> list[Piece]:
@@ -153,32 +154,27 @@ class Recorder:
                 except JournalLost:
                     log.warning("journal replaced while it was recorded", shard=shard)
 
-    def _measure(self, shards: Mapping[str, ShardEnds], recorded: int) -> None:
-        now_ms = self._clock.now_ms()
+    def _measure(self, shards: Mapping[str, ShardEnds], looked_ms: int, recorded: int) -> None:
+        """Say how old the tables are: as old as the last look at the journal of which everything is recorded."""
         positions = self._positions or {}
         rows = sum(_rows_behind(positions.get(shard), ends) for shard, ends in shards.items())
-        if rows == 0:
-            self._behind_since_ms = None
-        elif self._behind_since_ms is None:
-            self._behind_since_ms = now_ms
-        since_ms = now_ms if self._behind_since_ms is None else self._behind_since_ms
-        self.lag = RecorderLag(rows=rows, seconds=(now_ms - since_ms) / 1000)
+        if rows == 0 or self._caught_up_ms is None:
+            self._caught_up_ms = looked_ms
+        self.lag = RecorderLag(rows=rows, seconds=(self._clock.now_ms() - self._caught_up_ms) / 1000)
         if self._metrics is not None:
             self._metrics.recorder(recorded=recorded, lag_rows=rows, lag_seconds=self.lag.seconds)
 
     async def catch_up(self) -> None:
-        """Record until nothing is left that was in the journal when this was called."""
-        ends = {shard: (end.epoch, end.last_seq) for shard, end in (await self._journal.shards()).items()}
+        """Record until nothing is left that was in the journal when this was called, or nothing moves."""
+        ends = await self._journal.shards()
+        before: dict[str, Position] | None = {}
         while True:
-            recorded = await self.tick()
+            await self.tick()
             positions = self._positions or {}
-            missing = [
-                shard
-                for shard, (epoch, seq) in ends.items()
-                if seq and (positions.get(shard) is None or positions[shard] < Position(epoch, seq))
-            ]
-            if not missing or (recorded == 0 and not self.overtaken):
+            missing = any(end.last_seq and _rows_behind(positions.get(shard), end) for shard, end in ends.items())
+            if not missing or (positions == before and not self.overtaken):
                 return
+            before = dict(positions)
 
     # The loop
 

@@ -77,7 +77,7 @@ class Catalogue:
         self.recorded = _counter("godwit_recorder_transitions_total", (), "Transitions of the journal recorded.")
         self.recorder_lag = _gauge("godwit_recorder_lag_rows", (), "Transitions that are not recorded yet.")
         self.recorder_behind = _gauge(
-            "godwit_recorder_lag_seconds", (), "For how long the recorder has not caught up with the journal."
+            "godwit_recorder_lag_seconds", (), "How old the recorded state is."
         )
         self.recorder_lost = _counter(
             "godwit_recorder_lost_total", (), "How often the journal was gone before it was recorded."

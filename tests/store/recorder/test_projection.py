@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from godwit.brokers.contract import Broker
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock
-from godwit.core.journal import Event, decode_chunk, rows_of
+from godwit.core.journal import Event, Position, decode_chunk, rows_of
 from godwit.core.projection import Projection
 from godwit.core.statuses import Status
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder import READER, Recorder
+from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of
 from tests.store.recorder.life import Life, Oracle
 from tests.store.tables import rows
@@ -89,3 +91,67 @@ async def test_the_tables_equal_a_replay_of_the_journal(backend: str, seed: int,
                 await life.live(random.choice([5, 30]))
                 await recorder.catch_up()
             await check(harness, await journal_rows(broker))
+
+
+async def test_lag_and_rate_are_told_as_metrics(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with MemoryBroker(clock=clock) as broker:
+        life = Life(broker, clock, seed=1)
+        await life.begin()
+        with harness_of("sqlite", tmp_path) as harness:
+            async with harness.open() as store:
+                metrics = QueueMetricsCollector()
+                recorder = Recorder(broker.journal, store.messages, batch_rows=10, metrics=metrics, clock=clock)
+                await life.live(60)
+                await recorder.tick()
+                assert recorder.lag.rows > 0
+                clock.advance(timedelta(seconds=30))
+                await recorder.tick()
+                assert recorder.lag.seconds >= 30
+                assert f"godwit_recorder_lag_rows {recorder.lag.rows}" in metrics.render()
+                await recorder.catch_up()
+                assert (recorder.lag.rows, recorder.lag.seconds) == (0, 0.0)
+                assert f"godwit_recorder_transitions_total {recorder.recorded}" in metrics.render()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_journal_that_was_lost_is_replaced_by_a_list_of_what_is_there(backend: str, tmp_path: Path) -> None:
+    """Once by trimming past the recorder, once by another broker in the place of the first."""
+    clock = ManualClock()
+    with harness_of(backend, tmp_path) as harness:
+        async with harness.open() as store:
+            metrics = QueueMetricsCollector()
+            for seed in (4, 5):
+                async with MemoryBroker(clock=clock) as broker:
+                    life = Life(broker, clock, seed)
+                    await life.begin()
+                    recorder = Recorder(broker.journal, store.messages, metrics=metrics, clock=clock)
+                    await life.live(40)
+                    await recorder.catch_up()
+                    await same_as_broker(harness, broker)
+                    await life.live(40)
+                    for shard, ends in (await broker.journal.shards()).items():
+                        await broker.journal.commit(READER, shard, Position(ends.epoch, ends.last_seq))
+                    clock.advance(timedelta(days=2))
+                    assert await broker.journal.trim() > 0
+                    await life.live(20)
+                    await recorder.catch_up()
+                    await same_as_broker(harness, broker)
+            assert "godwit_recorder_lost_total" in metrics.render()
+
+
+async def same_as_broker(harness: StoreHarness, broker: MemoryBroker) -> None:
+    """Compare the open copies with what the broker itself lists."""
+    there: dict[tuple[str, str, int], tuple[str, str, int]] = {}
+    for shard in await broker.journal.shards():
+        snapshot = await broker.journal.snapshot(shard.rpartition("#")[0])
+        there |= {copy.address: (copy.message_id, copy.state, copy.attempt) for copy in snapshot.copies}
+    kept = await rows(harness.url, "SELECT * FROM queue_deliveries")
+    assert {
+        (row["queue_name"], row["consumer_group"], row["publish_seq"]): (
+            row["message_id"], STATE_OF[row["status"]], row["attempt"]
+        )
+        for row in kept
+    } == there  # fmt: skip
+    messages = {row["message_id"] for row in await rows(harness.url, "SELECT message_id FROM queue_messages")}
+    assert messages == {message_id for message_id, _, _ in there.values()}
