@@ -83,7 +83,7 @@ RABBITMQ: Final = (
     Mutant(
         name="rabbitmq: a dead letter is listed once per copy in the dead letter queue",
         file="brokers/rabbitmq/ledger/letters.py",
-        old="if known is None and card.epoch == book.epoch:",
+        old="if known is None and ours(book, parcel):",
         new="if False:",
         tests=seen_by("ledger.py::test_a_dead_letter_is_taken_over_once"),
     ),

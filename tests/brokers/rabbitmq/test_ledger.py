@@ -150,6 +150,17 @@ async def test_a_repeated_publish_is_dropped_whichever_copy_comes_first(books: B
     assert len((await books.take(books.parcel(accepted))).leases) == 1
 
 
+async def test_what_a_power_cut_took_from_the_ledger_is_delivered_all_the_same(books: Books, tmp_path: Path) -> None:
+    plan = await books.publish("kept")
+    beyond = msgspec.structs.replace(plan.fresh[0], envelope=books.message("forgotten"), seq=7)
+    reused = msgspec.structs.replace(plan.fresh[0], envelope=books.message("namesake"))
+    forgotten = [books.parcel(msgspec.structs.replace(plan, fresh=(one,))) for one in (beyond, reused)]
+    taken = await books.take(books.parcel(plan), *forgotten)
+    assert [lease.parcel.envelope.id for lease in taken.leases] == ["kept", "forgotten", "namesake"]
+    assert await books.acked(*taken.leases) == []
+    assert await books.counts() == (0, 0, 0, 0)
+
+
 async def test_a_dead_letter_is_taken_over_once(books: Books) -> None:
     plan = await books.publish("a")
     (lease,) = (await books.take(books.parcel(plan))).leases

@@ -10,6 +10,7 @@ import msgspec
 from godwit.brokers.contract import DeadLetter, LetterId
 from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, WAITING, Books, GroupBook, QueueBook
 from godwit.brokers.rabbitmq.ledger.sending import arrival
+from godwit.brokers.rabbitmq.ledger.taking import origin_of
 from godwit.brokers.rabbitmq.parcels import Card, Parcel
 from godwit.core.envelope import Envelope
 from godwit.core.errors import QueueFull, QueueNotFound
@@ -81,7 +82,7 @@ def take_over(books: Books, queue: QueueName, found: Sequence[Found], *, body: b
 def _take_over(books: Books, book: QueueBook, group: GroupBook, found: Found, *, keeps: bool) -> int:
     parcel, card = found.parcel, found.parcel.card
     known = _known(books, book, group, parcel)
-    if known is None and card.epoch == book.epoch:
+    if known is None and ours(book, parcel):
         return 0  # it was taken over before, or has ended otherwise
     if known is None:
         book.publish_seq += 1
@@ -121,10 +122,14 @@ def _take_over(books: Books, book: QueueBook, group: GroupBook, found: Found, *,
 def _known(books: Books, book: QueueBook, group: GroupBook, parcel: Parcel) -> Any:
     card = parcel.card
     columns = "SELECT seq, place, attempt, failures, crashes FROM copies WHERE queue = ? AND grp = ?"
-    if card.epoch == book.epoch:
+    if ours(book, parcel):
         return books.sql(f"{columns} AND seq = ?", (book.name, group.name, card.seq)).fetchone()
-    origin = f"{card.epoch}:{card.seq}" if not parcel.foreign else f"id:{parcel.envelope.id}"
-    return books.sql(f"{columns} AND origin = ?", (book.name, group.name, origin)).fetchone()
+    return books.sql(f"{columns} AND origin = ?", (book.name, group.name, origin_of(parcel))).fetchone()
+
+
+def ours(book: QueueBook, parcel: Parcel) -> bool:
+    """Say whether this ledger numbered a copy, and remembers so."""
+    return parcel.card.epoch == book.epoch and parcel.card.seq <= book.publish_seq
 
 
 def _die(

@@ -148,12 +148,12 @@ class Taker:
 
     def _row(self, parcel: Parcel) -> Any:
         card, book, group = parcel.card, self._book, self._group
-        if card.epoch == book.epoch:
-            return self._books.sql(
-                f"{_ROW} seq = ?",
-                (book.name, group.name, card.seq),
-            ).fetchone()
-        origin = f"{card.epoch}:{card.seq}" if not parcel.foreign else f"id:{parcel.envelope.id}"
+        if card.epoch == book.epoch and card.seq <= book.publish_seq:
+            row = self._books.sql(f"{_ROW} seq = ?", (book.name, group.name, card.seq)).fetchone()
+            if row is None or row[1] == parcel.envelope.id:
+                return row
+        # Numbered by another ledger, or by this one in moments that a power cut took away from it.
+        origin = origin_of(parcel)
         query = f"{_ROW} origin = ?"
         found = self._books.sql(query, (book.name, group.name, origin)).fetchone()
         if found is None or (parcel.foreign and not parcel.redelivered):
@@ -256,6 +256,13 @@ class Taker:
         for worker, rows in self._silent.items():
             books.journal(book, Event.LEASE_EXPIRED, group, worker, rows)
         books.journal(book, Event.DELIVERED, group, self._worker, self._delivered)
+
+
+def origin_of(parcel: Parcel) -> str:
+    """Return under which name a copy is known that this ledger did not number."""
+    if parcel.foreign:
+        return f"id:{parcel.envelope.id}"
+    return f"{parcel.card.epoch}:{parcel.card.seq}:{parcel.envelope.id}"
 
 
 def end_row(
