@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from godwit.core.errors import GodwitError, PipelineFailed
 
 _OURS: Final = re.compile(r"^godwit\.core\.errors\.(\w+): (.+)$", re.MULTILINE)
-_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ?(.+)$", re.MULTILINE)
+_CLASS: Final = re.compile(r"\[[A-Z][A-Z_.0-9]+\] ?(.+)$", re.MULTILINE)
 
 
 class Failing(Protocol):
@@ -41,6 +41,7 @@ def translated(error: Exception) -> GodwitError:
     if said:
         kind, sentence = said[-1]
         return PipelineFailed(kind, sentence)
-    spark = _CLASS.search(text)
-    first = spark[1] if spark else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    # The last one is the cause of those before it.
+    spark = _CLASS.findall(text)
+    first = spark[-1] if spark else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return PipelineFailed(type(error).__name__, first)

@@ -210,3 +210,22 @@ async def test_a_backup_onto_itself_is_refused(tmp_path: Path) -> None:
             backup(path, path)
         deliveries = await pull(broker)
         assert await broker.settle([Ack(delivery.ack_id) for delivery in deliveries]) == []
+
+
+def locks_on(path: Path) -> int:
+    """How many locks this machine's processes hold on a file."""
+    inode = f":{path.stat().st_ino}"
+    return sum(line.split()[5].endswith(inode) for line in Path("/proc/locks").read_text().splitlines())
+
+
+async def test_opening_a_file_twice_in_a_process_leaves_the_first_ones_lock_alone(tmp_path: Path) -> None:
+    """Without it the next broker to close takes the log away from under the other."""
+    path = tmp_path / "godwit.db"
+    async with SqliteBroker(path) as first:
+        await first.stats()
+        held = locks_on(path)
+        assert held
+        async with SqliteBroker(path) as second:
+            await second.stats()
+            assert locks_on(path) == held
+        assert locks_on(path) == held

@@ -17,7 +17,6 @@ from godwit.core.errors import (
 )
 
 SCHEMA_VERSION: Final = 1
-MAGIC: Final = b"SQLite format 3\0"
 BUSY_SECONDS: Final = 5.0
 _PRIMARY: Final = 0xFF
 _SHM_SIZE: Final = 4874  # SQLITE_IOERR_SHMSIZE: the disk has no room for the shared memory file
@@ -64,17 +63,28 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def check_header(path: Path) -> None:
-    """Refuse what is there but is no database, without touching it."""
+    """Refuse what is there but is no database, without touching it.
+
+    SQLite looks, not we: closing a file of our own would let go of every lock that connections of this process have on
+    it, and the next one to close would take the log away from under the others.
+    """
     try:
-        with path.open("rb") as file:
-            start = file.read(len(MAGIC))
+        if path.stat().st_size == 0:
+            return
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()
+        finally:
+            connection.close()
     except FileNotFoundError:
         return
     except OSError as error:
         remedy = "Choose another path, or change its permissions."
         raise BrokerUnavailable(f"sqlite:///{path}", error.strerror or str(error), remedy) from error
-    if start and start != MAGIC:
-        raise StorageCorrupt(str(path), "it is not an SQLite database")
+    except sqlite3.Error as error:
+        if (getattr(error, "sqlite_errorcode", 0) or 0) & _PRIMARY == sqlite3.SQLITE_NOTADB:
+            raise StorageCorrupt(str(path), "it is not an SQLite database") from error
+        # Anything else shows, and is told, when the file is opened for work.
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
