@@ -29,7 +29,7 @@ from godwit.manager import MessageQueueManager
 EXAMPLES: Final = """Examples:
 
 \b
-  godwit schedule add reports '{"kind": "daily"}' --cron '0 7 * * MON-FRI' --timezone Europe/Berlin
+  godwit schedule add reports '{"kind": "daily"}' --cron '0 7 * * MON-FRI'
   godwit schedule add mail '{"to": "a@b.c"}' --at 2030-01-31T09:00:00Z
   godwit schedule list
   godwit schedule preview --cron '30 2 * * *' --timezone Europe/Berlin
@@ -38,7 +38,7 @@ EXAMPLES: Final = """Examples:
 ADD_EXAMPLES: Final = """Examples:
 
 \b
-  godwit schedule add reports '{"kind": "daily"}' --cron @daily --id daily-report
+  godwit schedule add reports '{"kind": "daily"}' --cron @daily --id daily
   godwit schedule add mail '{"to": "a@b.c"}' --at 2h
 """
 LIST_EXAMPLES: Final = """Examples:
@@ -100,7 +100,9 @@ def add(
     jitter: Annotated[
         timedelta, typer.Option(parser=duration, metavar="DURATION", help="Delay each by up to so much.")
     ] = timedelta(0),
-    misfire: Annotated[Misfire, typer.Option(help="What to do about times that were missed.")] = Misfire.FIRE_ONCE,
+    misfire: Annotated[
+        Misfire, typer.Option(metavar="POLICY", help="Of missed times: fire_once, skip or catch_up.")
+    ] = Misfire.FIRE_ONCE,
     url: Url = None,
     store: Store = None,
     as_json: Json = False,
@@ -137,7 +139,9 @@ def add(
 
 
 def list_schedules(
-    status: Annotated[ScheduleStatus | None, typer.Option(help="Only those.", show_default="all")] = None,
+    status: Annotated[
+        ScheduleStatus | None, typer.Option(metavar="STATUS", help="Only active, paused, done or cancelled ones.")
+    ] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only those of a queue.")] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", parser=whole(1, MOST), metavar="N", help="At most so many.")

@@ -26,7 +26,7 @@ LOAD_EXAMPLES: Final = """Examples:
 
 \b
   godwit schedule load spring birthdays.jsonl --queue mail --type birthday
-  echo '{"key": "u1", "deliver_at": "2030-01-31T09:00:00Z", "payload": 1}' | godwit schedule load spring - --queue mail
+  generate-rows | godwit schedule load spring - --queue mail
 """
 CAMPAIGN_EXAMPLES: Final = """Examples:
 

@@ -17,7 +17,8 @@ from godwit.cli.worker import write_logs
 EXAMPLES: Final = """Examples:
 
 \b
-  godwit scheduler --url redis://localhost --store postgresql://localhost/godwit
+  godwit scheduler
+  godwit scheduler --url redis://localhost --store postgresql://localhost/mq
   godwit scheduler --once --json
 """
 
