@@ -31,15 +31,15 @@ class Carer:
         now_ms = self._clock.now_ms()
         looked_ms = self._looked_ms.get(place, now_ms)
         self._looked_ms[place] = now_ms
-        next_due_ms = self._hands.next_due_ms(place)
-        if next_due_ms is None or next_due_ms > now_ms:
-            # An outage matters only to leases that would end by it.
+        gap_ms = now_ms - looked_ms
+        next_due_ms, shortest_ms = self._hands.outlook(place)
+        if next_due_ms is None or (next_due_ms > now_ms and shortest_ms >= gap_ms):
             return 0
         spec = await self._ledger.step(lambda books: _spec(books, place))
         if spec is None:
             return 0
         changes = 0
-        if spec.forgive_outages and (moved := self._hands.forgive(place, now_ms - looked_ms)):
+        if spec.forgive_outages and (moved := self._hands.forgive(place, gap_ms)):
             await self._ledger.step(lambda books: ending.extended(books, moved, Event.LEASE_MOVED))
             changes += len(moved)
         due = self._hands.due(place, now_ms)

@@ -106,6 +106,14 @@ class Hands:
         with self._lock:
             return min((held.lease.deadline_ms for held in self._at(place)), default=None)
 
+    def outlook(self, place: Place) -> tuple[int | None, int]:
+        """Return when the next lease of a place runs out, and how long its shortest lease is."""
+        with self._lock:
+            leases = [held.lease for held in self._at(place)]
+        if not leases:
+            return None, 0
+        return min(lease.deadline_ms for lease in leases), min(lease.length_ms for lease in leases)
+
     def places(self) -> list[Place]:
         """Return where something is held."""
         with self._lock:
