@@ -32,6 +32,29 @@ def sql(name: str) -> str:
     return statement(PACKAGE, name)
 
 
+class SchemaCheck:
+    """Looks at the schema once; pools of one store share it, so that an upgrade meanwhile stops none of them."""
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+        self._passed = False
+
+    async def check(self, connection: asyncpg.Connection) -> None:
+        """Refuse a schema of another version."""
+        if self._passed:
+            return
+        status = await schema_status(connection)
+        if status.unknown:
+            raise SchemaTooNew(self._shown, tuple(map(str, status.unknown)))
+        if status.pending:
+            raise SchemaOutdated(self._shown, tuple(map(str, status.pending)))
+        self._passed = True
+
+    def forget(self) -> None:
+        """Look again at the next call."""
+        self._passed = False
+
+
 class PostgresDatabase:
     """What the parts of the store share: `transaction` for changes, `connection` for single statements."""
 
@@ -43,6 +66,7 @@ class PostgresDatabase:
         pool_size: int = POOL_SIZE,
         prepare: Callable[[asyncpg.Connection], Awaitable[None]] | None = None,
         settings: Mapping[str, str] | None = None,
+        schema: SchemaCheck | None = None,
     ) -> None:
         self._url = url
         self._prepare = prepare
@@ -51,7 +75,7 @@ class PostgresDatabase:
         self._pool_size = pool_size
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
-        self._checked = False
+        self.schema = schema or SchemaCheck(shown)
         self._closed = False
 
     @contextlib.asynccontextmanager
@@ -60,8 +84,8 @@ class PostgresDatabase:
         with self.translating(operation):
             pool = await self._opened()
             async with pool.acquire(timeout=CONNECT_TIMEOUT.total_seconds()) as connection:
-                if check and not self._checked:
-                    await self._check(connection)
+                if check:
+                    await self.schema.check(connection)
                 yield connection
 
     @contextlib.asynccontextmanager
@@ -102,19 +126,6 @@ class PostgresDatabase:
                     server_settings=self._settings,
                 )
         return self._pool
-
-    async def _check(self, connection: asyncpg.Connection) -> None:
-        """Refuse a schema of another version; asked once."""
-        status = await schema_status(connection)
-        if status.unknown:
-            raise SchemaTooNew(self.shown, tuple(map(str, status.unknown)))
-        if status.pending:
-            raise SchemaOutdated(self.shown, tuple(map(str, status.pending)))
-        self._checked = True
-
-    def forget_check(self) -> None:
-        """Look at the schema again at the next call."""
-        self._checked = False
 
     async def close(self) -> None:
         """Close all connections."""

@@ -39,7 +39,7 @@ class PostgresMigrations:
         async with self._database.connection("upgrading the schema", check=False) as connection:
             while (applied := await self._next(connection)) is not None:
                 done.append(applied)
-        self._database.forget_check()
+        self._database.schema.forget()
         return tuple(done)
 
     async def _next(self, connection: asyncpg.Connection) -> Migration | None:

@@ -26,7 +26,12 @@ class PostgresStore:
         self.migrations = PostgresMigrations(self.database)
         # One connection of its own: it keeps temporary tables, and times travel differently on it.
         self._recording = PostgresDatabase(
-            url, shown=without_password(url), pool_size=1, prepare=prepare, settings=SETTINGS
+            url,
+            shown=without_password(url),
+            pool_size=1,
+            prepare=prepare,
+            settings=SETTINGS,
+            schema=self.database.schema,
         )
         self.messages = PostgresMessages(self.database, PostgresRecording(self._recording))
         self.ledger = PostgresLedger(self.database)
