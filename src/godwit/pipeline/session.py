@@ -133,13 +133,32 @@ def _launch(conf: Mapping[str, str], folder: Path) -> Any:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(JVM_OPTIONS))
     log = folder / "jvm.log"
-    with log.open("ab") as file:
+    with log.open("ab") as file, _bytecode(folder):
         try:
             return launch_gateway(  # type: ignore[no-untyped-call]
                 SparkConf(loadDefaults=False).setAll(list(conf.items())), popen_kwargs={"stdout": file, "stderr": file}
             )
         except PySparkRuntimeError as error:
             raise SparkUnavailable(f"its JVM ended at once: {_tail(log)}", "Mend what it says.") from error
+
+
+@contextmanager
+def _bytecode(folder: Path) -> Iterator[None]:
+    """Let Spark's Python processes keep their bytecode in the run's folder where they may keep it nowhere else.
+
+    Spark gives each of them ten seconds to come up; compiling pyspark every time takes a good part of that.
+    """
+    name = "PYTHONDONTWRITEBYTECODE"
+    if name not in os.environ or "PYTHONPYCACHEPREFIX" in os.environ:
+        yield
+        return
+    before = os.environ.pop(name)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONPYCACHEPREFIX"]
+        os.environ[name] = before
 
 
 def _connect(conf: Mapping[str, str], gateway: Any, folder: Path) -> SparkSession:
