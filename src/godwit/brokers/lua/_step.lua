@@ -3,7 +3,8 @@
 -- `now` never goes back within a queue. `write` journals one chunk, `save` keeps the counters; call it last.
 local pack, unpack_limit, format = cmsgpack.pack, cmsgpack.unpack_limit, string.format
 local meta, journal, queue = KEYS[1], KEYS[2], ARGV[2]
-local kept = redis.call('HMGET', meta, 'epoch', 'seq', 'at', 'pseq', 'turn', 'v', 'spec', 'jb')
+local kept = redis.call('HMGET', meta, 'epoch', 'seq', 'at', 'pseq', 'turn', 'v', 'spec', 'jb', 'dg', 'ds', 'd0', 'd1',
+  'published') -- from 'dg' on for publish.lua
 local epoch, seq, pseq, turn = kept[1], tonumber(kept[2] or 0), tonumber(kept[4] or 0), tonumber(kept[5] or 0)
 local now
 if ARGV[1] == '' then

@@ -7,6 +7,7 @@
 --        each message's row middle, 14 odd: MessagePack [[index, deliver_at, expiry, group, dead, number of the middle for
 --        groups that keep the order of keys], ...] (0 for none) or empty, 15 `twice` when an id occurs twice, else empty, 16 the
 --        first bytes of a row, 17 number of row middles m, 18 of those before the ones for groups that keep the order of keys,
+--        19 MessagePack [expiry of each message (0 for none), ...] or empty when none expires,
 --        then per group: name, 1 when it drops, 1 when it keeps the order of keys;
 --        then m row middles (type, priority, lane, key); n ids, n ids as they are remembered, n blobs, n row ends
 --        (deliver_at, expires_at, size, ...), and in the modes `moved` and `inbox` n tickets.
@@ -17,12 +18,13 @@
 --        nothing has changed then. Else {'ok', indexes of repetitions...}, counted from 1.
 -- Begins with a command that is refused above maxmemory: the marker that wakes, or the time.
 --@include _step
-local GROUP, LANE, PARKED, DELAYED, WAKE, BLOCK = 1, 2, 6, 8, 15, 15
+local GROUP, LANE, PARKED, DELAYED, EXPIRING, WAKE, BLOCK = 1, 2, 6, 8, 13, 15, 15
+local NEVER_TRIED = '\0\0\0\0\144' -- the end of a head: no attempt, failure, crash or return, and no errors
 local mode, n, groups = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 if kept[6] ~= ARGV[3] or not kept[7] then return {'stale'} end
 local max_size, max_bytes, max_delayed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local window, total, lanes, codes, twice = tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13], ARGV[15] ~= ''
-local row_start, ordered_from, names = ARGV[16], tonumber(ARGV[18]), 18
+local row_start, ordered_from, names = ARGV[16], tonumber(ARGV[18]), 19
 local middles = names + 3 * groups
 local ids = middles + tonumber(ARGV[17])
 local marks, blobs, ends, tickets = ids + n, ids + 2 * n, ids + 3 * n, ids + 4 * n
@@ -30,6 +32,7 @@ local odd, is_odd = {}, ARGV[14] ~= ''
 if is_odd then
   for _, one in ipairs(cmsgpack.unpack(ARGV[14])) do odd[one[1]] = one end
 end
+local expiries = ARGV[19] ~= '' and cmsgpack.unpack(ARGV[19])
 
 -- Look at everything before the first write: a key of another type ends the script here.
 local fill = {}
@@ -57,10 +60,9 @@ end
 for _ in pairs(out) do skipped = skipped + 1 end
 
 -- Two generations of ids, each for at least one window; what is due later has a set of its own.
-local dedup = redis.call('HMGET', meta, 'dg', 'ds', 'd0', 'd1', 'published')
-local generation, began = dedup[1] or '0', tonumber(dedup[2] or 0)
-local until0, until1 = tonumber(dedup[3] or 0), tonumber(dedup[4] or 0)
-local noted = {'published', tonumber(dedup[5] or 0)} -- what changes of the queue's counters
+local generation, began = kept[9] or '0', tonumber(kept[10] or 0)
+local until0, until1 = tonumber(kept[11] or 0), tonumber(kept[12] or 0)
+local noted = {'published', tonumber(kept[13] or 0)} -- what changes of the queue's counters
 if window > 0 and mode ~= 'moved' then
   local function look(known)
     for i = 1, n do
@@ -180,13 +182,22 @@ local first = pseq
 pseq = pseq + #fresh
 local packed_now, tail = pack(now), format('-%.0f', now)
 
--- Nearly always all is new, fits and is ready at once.
+-- Nearly always all is new, fits and is ready at once. What expires is stored as `to_lane` of _copies.lua would.
 local function plain(group, g)
-  local b, rows, at = group.b, {}, 1
+  local b, rows, at, expiring = group.b, {}, 1, {}
   local streams = {KEYS[b + LANE], KEYS[b + LANE + 1], KEYS[b + LANE + 2], KEYS[b + LANE + 3]}
   for i = 1, n do
-    local number = first + i
-    redis.call('XADD', streams[string.byte(lanes, i) - 47], number .. tail, 'e', ARGV[blobs + i])
+    local number, lane = first + i, string.byte(lanes, i) - 48
+    local expiry = expiries and expiries[i] or 0
+    if expiry == 0 then
+      redis.call('XADD', streams[lane + 1], format('%d', number) .. tail, 'e', ARGV[blobs + i])
+    else
+      turn = turn + 1
+      local id = format('%d-9%015d', number, turn)
+      redis.call('XADD', streams[lane + 1], id, 'e', pack(number, lane, now, expiry) .. NEVER_TRIED .. ARGV[blobs + i])
+      expiring[#expiring + 1] = format('%d', expiry)
+      expiring[#expiring + 1] = format('%016d:%d:%s', number, lane, id)
+    end
     rows[at] = row_start
     rows[at + 1] = pack(ARGV[ids + i], number, g - 1, groups)
     rows[at + 2] = ARGV[middles + string.byte(codes, i)]
@@ -194,6 +205,7 @@ local function plain(group, g)
     rows[at + 4] = ARGV[ends + i]
     at = at + 5
   end
+  if #expiring > 0 then redis.call('ZADD', KEYS[b + EXPIRING], unpack(expiring)) end
   redis.call('HSET', KEYS[b + GROUP], 'bytes', group.bytes + total)
   write('enqueued', group.name, nil, group.depth + n, rows, n)
 end
@@ -204,7 +216,7 @@ local function each(group, g)
   local b = group.b
   local enqueued, scheduled, drops, dead, size = {}, {}, {}, {}, 0
   for place, i in ipairs(fresh) do
-    local one, number = odd[i] or {i, 0, 0, 0, 0, 0}, first + place
+    local one, number = odd[i] or {i, 0, expiries and expiries[i] or 0, 0, 0, 0}, first + place
     local blob = ARGV[blobs + i]
     local _, bytes, id, kind, key = unpack_limit(blob, 4, 0)
     if one[4] ~= 0 and one[4] ~= g then

@@ -116,6 +116,7 @@ def encode_chunk(queue: Known, chunk: Sequence[Envelope], mode: str, dead: froze
     """Return a chunk as `publish.lua` takes it."""
     lanes_there, ordered, ttl_ms, moved = queue.spec.lanes, queue.ordered, queue.ttl_ms, mode == "moved"
     odd: list[tuple[int, int, int, int, int, int]] = []
+    expiries: list[int] = []
     lanes: list[str] = []
     middles: dict[tuple[str, int, str | None], int] = {}
     ordered_middles: dict[tuple[str, int, str | None], int] = {}
@@ -128,12 +129,13 @@ def encode_chunk(queue: Known, chunk: Sequence[Envelope], mode: str, dead: froze
             envelope.ordering_key, envelope.deliver_at_ms, envelope.priority, envelope.size,
         )  # fmt: skip
         expiry_ms = 0 if moved or not (ttl_ms or envelope.expires_at_ms) else envelope.expiry_ms(ttl_ms)
+        expiries.append(expiry_ms)
         lanes.append(_DIGITS[lane_of(priority, lanes_there)])
         codes.append(middles.setdefault((envelope.type, priority, key), len(middles) + 1))
         ends.append(row_end(deliver_ms, expiry_ms or None, size))
         total += size
         keyed = ordered and key is not None
-        if deliver_ms is not None or expiry_ms or keyed or envelope.group is not None or dead:
+        if deliver_ms is not None or keyed or envelope.group is not None or dead:
             number = queue.numbers[envelope.group] if envelope.group is not None else 0
             middle = (
                 ordered_middles.setdefault((envelope.type, priority, key), len(ordered_middles) + 1) if keyed else 0
@@ -149,7 +151,7 @@ def encode_chunk(queue: Known, chunk: Sequence[Envelope], mode: str, dead: froze
     return [
         queue.version, mode, len(chunk), len(queue.groups), *queue.limits, total, "".join(lanes), bytes(codes),
         packed(odd) if odd else b"", "twice" if len(set(ids)) < len(ids) else b"", LONG_ROW if long_rows else PLAIN_ROW,
-        len(middles) + len(ordered_middles), len(middles), *queue.names,
+        len(middles) + len(ordered_middles), len(middles), packed(expiries) if any(expiries) else b"", *queue.names,
         *(row_middle(kind, priority, lane_of(priority, lanes_there), key) for kind, priority, key in middles),
         *(row_middle(kind, priority, ordered_lane(lanes_there), key) for kind, priority, key in ordered_middles),
         *ids, *map(mark, ids), *map(blob, chunk), *ends,
