@@ -208,3 +208,12 @@ async def test_a_queue_that_somebody_deleted_is_declared_again_by_the_next_publi
         await channel.call(commands.Queue.Delete(queue=name))
     await rabbit.publish("a")
     assert await rabbit.ids() == ["a"]
+
+
+async def test_queue_concurrency_is_how_many_messages_the_server_sends_ahead(node: RabbitNode, tmp_path: Path) -> None:
+    async with birthdays(node, tmp_path) as broker:
+        listener = broker.listen([(BIRTHDAYS, GROUP)])
+        await listener.wait(timedelta(milliseconds=50))
+        await broker.publish([seal(Message(queue=BIRTHDAYS, type="birthday")) for _ in range(12)])
+        await eventually(lambda: len(broker._intake((BIRTHDAYS, GROUP)).buffer) == 7, what="seven sent ahead")
+        listener.close()

@@ -308,7 +308,10 @@ EFFECTS: dict[str, Effect | Elsewhere] = {
     "RABBITMQ_DLQ_NAME": TOPOLOGY,
     "RABBITMQ_EXCHANGE_NAME": TOPOLOGY,
     "RABBITMQ_DLX_NAME": TOPOLOGY,
-    "QUEUE_CONCURRENCY": Elsewhere("what a RabbitMQ server sends ahead; still to be shown"),
+    "QUEUE_CONCURRENCY": Elsewhere(
+        "what a RabbitMQ server sends ahead",
+        "tests/brokers/rabbitmq/test_topology.py::test_queue_concurrency_is_how_many_messages_the_server_sends_ahead",
+    ),
     "QUEUE_RETRY_DELAY": queue_retry_delay,
     "QUEUE_RETRY_BACKOFF": queue_retry_backoff,
     "CRON_MINUTE_SCHEDULE": TICKS,

@@ -143,14 +143,15 @@ class RabbitMQBroker:
     # Opening and closing
 
     async def __aenter__(self) -> Self:
-        """Open the ledger and connect."""
+        """Connect and open the ledger."""
         if not self._open:
-            await self._ledger.open()
+            # The server first: an address that does not answer leaves no file behind.
+            async with self._translating():
+                await self._link.open()
             try:
-                async with self._translating():
-                    await self._link.open()
+                await self._ledger.open()
             except BaseException:
-                await self._ledger.close()
+                await self._link.close()
                 raise
             self._open = self._was_open = True
         return self
