@@ -192,10 +192,20 @@ class RabbitNode:
             self._end_group()
 
     def _end_group(self) -> None:
-        process = self._processes[-1]
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _end(self._processes[-1])
+
+    def end(self) -> None:
+        """End every process it ever had: a test that failed may have left one on its way up."""
+        self.kill()
+        for process in self._processes:
+            if process.poll() is None:
+                _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _run(node: RabbitNode, program: str, *words: str) -> str:
@@ -265,7 +275,7 @@ def cluster(nodes: int = 1, *, configuration: str = "", plugins: Sequence[str] =
         yield made
     finally:
         for node in made:
-            node.kill()  # nothing is worth keeping, and a cluster waits long for its members when it stops in order
+            node.end()  # nothing is worth keeping, and a cluster waits long for its members when it stops in order
         stop(epmd)
         shutil.rmtree(folder, ignore_errors=True)
 
