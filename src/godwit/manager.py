@@ -106,7 +106,7 @@ class MessageQueueManager:
             name=self._name,
             retention=self.settings.monitoring.retention,
             ask=None if store is None else accepted_by(store.messages),
-            status_of=lambda message_id: self.books.status(message_id),  # noqa: PLW0108 # they are made below
+            status_of=lambda message_id: self.books.recorded(message_id),  # noqa: PLW0108 # they are made below
             metrics=self.metrics,
             clock=clock,
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from godwit.brokers.contract import Broker, Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
@@ -13,14 +15,16 @@ from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerError, StoreError, StoreRequired
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
-from godwit.core.message import Message
+from godwit.core.message import DEFAULT_PRIORITY, Message
 from godwit.core.names import MessageId, check_message_id
+from godwit.core.schedule import FiringStatus, single_id
 from godwit.core.settings import Settings
-from godwit.core.statuses import MessageStatus
+from godwit.core.statuses import MessageStatus, Status
 from godwit.runtime.census import take_census
 from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.outbox import OutboxForwarder, OutboxWriter
 from godwit.runtime.recorder import Recorder
+from godwit.store.bodies import DEFAULT_MAX_RETRIES
 from godwit.store.contract import Messages, Store
 from godwit.telemetry.metrics import QueueMetricsCollector
 
@@ -102,8 +106,12 @@ class Bookkeeping:
         """Say where a message stands; what the journal has by now is in the answer."""
         return await status_of(self._broker, self.store("status"), message_id, clock=self._clock)
 
+    async def recorded(self, message_id: MessageId) -> MessageStatus | None:
+        """Say where a message stands that the broker has accepted; None for one that only a schedule knows."""
+        return await _recorded(self._broker, self.store("status"), message_id, self._clock)
+
     async def _is_known(self, message_id: MessageId) -> bool:
-        return await self.status(message_id) is not None
+        return await self.recorded(message_id) is not None
 
     async def run(self, *, record: bool = True) -> None:
         """Record, forward and sweep until cancelled; without `record`, whoever asks for a status records first."""
@@ -138,9 +146,36 @@ async def status_of(
     broker: Broker, store: Store, message_id: MessageId, *, clock: Clock = SYSTEM_CLOCK
 ) -> MessageStatus | None:
     """Say where a message stands; what the journal has by now is in the answer."""
+    return await _recorded(broker, store, message_id, clock) or await _not_sent_yet(store, message_id)
+
+
+async def _recorded(broker: Broker, store: Store, message_id: MessageId, clock: Clock) -> MessageStatus | None:
     check_message_id(message_id)
     await _caught_up(broker.journal, store.messages, clock)
     return await store.messages.status(message_id)
+
+
+async def _not_sent_yet(store: Store, message_id: MessageId) -> MessageStatus | None:
+    """Return the status of a message that waits in the store until it is due."""
+    firing = await store.schedules.find(single_id(message_id))
+    if firing is None:
+        with suppress(ValueError):  # those of rules and campaigns are called as their firing is
+            firing = await store.schedules.find(UUID(message_id))
+    if firing is None:
+        return None
+    gone = firing.status in (FiringStatus.CANCELLED, FiringStatus.CANCELLING)
+    return MessageStatus(
+        id=message_id,
+        queue=firing.queue,
+        type="message",
+        priority=DEFAULT_PRIORITY,
+        status=Status.CANCELLED if gone else Status.SCHEDULED,
+        retry_count=0,
+        max_retries=DEFAULT_MAX_RETRIES,
+        created_at=None,
+        updated_at=None,
+        scheduled_at=firing.deliver_at,
+    )
 
 
 async def _caught_up(journal: Journal, messages: Messages, clock: Clock) -> None:

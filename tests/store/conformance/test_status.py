@@ -161,3 +161,18 @@ async def test_without_a_recorder_whoever_asks_records(harness: StoreHarness, tm
         status = await mq.status(message_id)
         assert status is not None
         assert status.status is Status.PENDING
+
+
+async def test_a_message_that_waits_in_the_store_is_scheduled_before_any_broker_knows_it(
+    harness: StoreHarness, tmp_path: Path
+) -> None:
+    async with MessageQueueManager(SqliteBroker(str(tmp_path / "broker.db")), store=harness.open()) as mq:
+        await mq.broker.declare(mq.settings.queue("orders").spec)
+        due = datetime.now(UTC) + timedelta(days=2)
+        message_id = await mq.schedule_message(Message(id="later", queue="orders"), due)
+        status = await mq.status(message_id)
+        assert status is not None
+        assert (status.status, status.queue) == (Status.SCHEDULED, "orders")
+        assert status.scheduled_at is not None
+        assert abs(status.scheduled_at - due) < timedelta(seconds=1)
+        assert await mq.status("nobody") is None
