@@ -23,7 +23,7 @@ EXAMPLES: Final = """Examples:
 
 \b
   godwit pipeline audit
-  godwit pipeline audit --url redis://localhost --store postgresql://localhost/godwit
+  godwit pipeline audit --url redis://localhost --store postgresql://db/godwit
   godwit pipeline audit --no-live --json | jq .counts
 """
 LOCAL: Final = "local[*]"

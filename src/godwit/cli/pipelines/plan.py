@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """Examples:
 
 \b
-  godwit pipeline plan users.parquet --campaign birthdays -q birthdays --date born --at 09:00
-  godwit pipeline plan users.csv --campaign birthdays -q birthdays --date born --at 09:00 --quiet 22:00-08:00
-  godwit pipeline plan users.csv --campaign joined -q mail --date joined --at 10:00 --leap mar1 --dry-run
+  godwit pipeline plan u.parquet --campaign bday -q bday --date born --at 09:00
+  godwit pipeline plan users.csv --campaign bday -q bday --date born --at 09:00 \\
+      --window 30m --quiet 22:00-08:00 --leap mar1 --dry-run
 """
 LOCAL: Final = "local[*]"
 WEEK: Final = 7

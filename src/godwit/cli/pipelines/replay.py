@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """Examples:
 
 \b
-  godwit pipeline replay 'event == "dead_lettered" && queue == "orders"' --dry-run
-  godwit pipeline replay 'type == "order.created" && at >= timestamp("2030-01-31T00:00:00Z")' --to orders-again
-  godwit pipeline replay 'error_fingerprint == "3f2a"' --id mended-3f2a --rate 50
+  godwit pipeline replay 'event == "dead_lettered" && queue == "mail"' --dry-run
+  godwit pipeline replay 'type == "order" && priority > 50' --to orders-again
+  godwit pipeline replay 'error_fingerprint == "3f2a"' --id mended --rate 50
 """
 LOCAL: Final = "local[*]"
 

@@ -25,7 +25,7 @@ EXAMPLES: Final = """Examples:
 \b
   godwit pipeline report
   godwit pipeline report --html report.html --since 2030-01-01T00:00:00Z
-  godwit pipeline report --json | jq '.advice[] | select(.verdict == "change")'
+  godwit pipeline report --json | jq '.advice[] | .text'
 """
 LOCAL: Final = "local[*]"
 

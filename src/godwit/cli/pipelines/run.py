@@ -41,7 +41,7 @@ RUN_EXAMPLES: Final = """Examples:
 
 \b
   godwit pipeline run --once
-  godwit pipeline run --url redis://localhost --store postgresql://localhost/godwit --every 10s
+  godwit pipeline run --url redis://localhost --store postgresql://db/godwit
   godwit pipeline run --master spark://host:7077 --lake s3a://bucket/lake
 """
 ANALYTICS_EXAMPLES: Final = """Examples:
