@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,11 @@ from tests.store.recorder.test_projection import check, journal_rows
 from tests.store.tables import rows
 
 POINTS = ("recorder.read", "recorder.positioned", "recorder.changed", "recorder.before_commit", "recorder.committed")
+
+
+def test_every_point_of_the_recorder_is_tried() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "godwit").rglob("record*.py"))
+    assert set(re.findall(r'reach\("([\w.]+)"\)', text)) == set(POINTS)
 
 
 def record(file: Path, harness: StoreHarness, fault: str = "") -> int:
