@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """Examples:
 
 \b
-  godwit pipeline plan u.parquet --campaign bday -q bday --date born --at 09:00
-  godwit pipeline plan users.csv --campaign bday -q bday --date born --at 09:00 \\
+  godwit pipeline plan u.csv --campaign bday -q bday --date born --at 09:00
+  godwit pipeline plan u.csv --campaign bday -q bday --date born --at 09:00 \\
       --window 30m --quiet 22:00-08:00 --leap mar1 --dry-run
 """
 LOCAL: Final = "local[*]"

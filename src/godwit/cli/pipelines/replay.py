@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """Examples:
 
 \b
-  godwit pipeline replay 'event == "dead_lettered" && queue == "mail"' --dry-run
+  godwit pipeline replay 'event == "dead_lettered" && queue == "a"' --dry-run
   godwit pipeline replay 'type == "order" && priority > 50' --to orders-again
   godwit pipeline replay 'error_fingerprint == "3f2a"' --id mended --rate 50
 """

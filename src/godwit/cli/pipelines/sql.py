@@ -22,8 +22,8 @@ EXAMPLES: Final = """Examples:
 
 \b
   godwit pipeline sql "SELECT event, count(*) FROM journal GROUP BY event"
-  godwit pipeline sql "SELECT * FROM deliveries WHERE run_ms > 1000" --limit 20
-  godwit pipeline sql "SELECT type, count(*) FROM messages GROUP BY type" --json
+  godwit pipeline sql "SELECT * FROM deliveries WHERE run_ms > 99" --limit 9
+  godwit pipeline sql "SELECT type, count(*) FROM messages GROUP BY 1" --json
 """
 
 
