@@ -51,22 +51,25 @@ class Address:
     @classmethod
     def from_url(cls, url: str) -> Address:
         """Return what `amqp://user:password@host:port/vhost?option=value` says."""
-        parts = urlsplit(url)
-        login, _, places = parts.netloc.rpartition("@")
-        hosts = _hosts(places, DEFAULT_PORT.get(parts.scheme, 0))
-        if parts.scheme not in DEFAULT_PORT or not hosts:
+        # By hand: some Pythons refuse several hosts when one of them is an IPv6 address.
+        scheme, _, rest = url.partition("://")
+        before, _, query = rest.partition("?")
+        place, _, path = before.partition("/")
+        login, _, places = place.rpartition("@")
+        hosts = _hosts(places, DEFAULT_PORT.get(scheme, 0))
+        if scheme not in DEFAULT_PORT or not hosts:
             raise InvalidSetting("url", _shown(url), "amqp://user:password@host:port,host:port/vhost, or amqps://")
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        options = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := [name for name in options if name not in _OPTIONS]:
             raise InvalidSetting("url", f"an unknown option {unknown[0]!r}", ", ".join(_OPTIONS))
         # An empty path is the default virtual host; "/" alone is what everybody writes for it too.
-        vhost = unquote(parts.path[1:]) or "/"
+        vhost = unquote(path) or "/"
         return cls(
             hosts=hosts,
             user=unquote(login.partition(":")[0]) or "guest",
             password=unquote(login.partition(":")[2]) or "guest",
             vhost=vhost,
-            secure=parts.scheme == "amqps",
+            secure=scheme == "amqps",
             cafile=options.get("cafile"),
             heartbeat=int(_number(options, "heartbeat", HEARTBEAT_SECONDS)),
             connect_seconds=_number(options, "connect_timeout", 10),
