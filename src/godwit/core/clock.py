@@ -43,7 +43,7 @@ SYSTEM_CLOCK = SystemClock()
 
 def milliseconds(duration: timedelta) -> int:
     """Return `duration` in whole milliseconds."""
-    return duration // timedelta(milliseconds=1)
+    return duration // MILLISECOND
 
 
 def utc_now() -> datetime:
@@ -53,7 +53,7 @@ def utc_now() -> datetime:
 
 def to_ms(instant: datetime) -> int:
     """Return an aware datetime as milliseconds since 1970."""
-    return milliseconds(instant - EPOCH)
+    return (instant - EPOCH) // MILLISECOND
 
 
 def from_ms(instant_ms: int) -> datetime:
@@ -62,3 +62,4 @@ def from_ms(instant_ms: int) -> datetime:
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)

@@ -61,33 +61,37 @@ def seal(message: Message) -> Envelope:
     """Check a message against every limit and return it ready for a broker."""
     check_message_id(message.id)
     check_type(message.type)
-    queue = message.routing.target_queue or message.queue
+    routing = message.routing
+    queue = routing.target_queue or message.queue
     if not queue:
         raise InvalidMessage("queue", "is not set", "Give the message a queue, or let routing rules choose one.")
     queue_name(queue)
-    if message.routing.consumer_group is not None:
-        group_name(message.routing.consumer_group)
+    if routing.consumer_group is not None:
+        group_name(routing.consumer_group)
     priority = message.effective_priority
     if type(priority) is bool or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
         raise InvalidMessage("priority", f"is {priority!r}", f"Use a whole number from 0 to {MAX_PRIORITY}.")
-    check_attributes(message.attributes)
-    check_attributes(message.metadata.headers, what="header")
+    if message.attributes != {}:
+        check_attributes(message.attributes)
+    if message.metadata.headers != {}:
+        check_attributes(message.metadata.headers, what="header")
     if message.ordering_key is not None:
         check_ordering_key(message.ordering_key)
     check_payload(message.payload)
     scheduling = message.scheduling
     body = _encode(message)
-    check_size(len(body))
+    size = len(body)
+    check_size(size)
     return Envelope(
         message.id,
         queue,
         body,
-        len(body),
+        size,
         aware_ms("created_at", message.created_at),
         message.type,
         int(priority),
         message.ordering_key,
-        message.routing.consumer_group,
+        routing.consumer_group,
         aware_ms("deliver_at", scheduling.deliver_at) if scheduling and scheduling.deliver_at is not None else None,
         aware_ms("expires_at", message.expires_at) if message.expires_at is not None else None,
         scheduling.schedule_id if scheduling else None,

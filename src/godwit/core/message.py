@@ -98,4 +98,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def effective_priority(self) -> int:
         """The priority it was given, else that of its kind."""
-        return PRIORITY_OF_KIND.get(self.kind, DEFAULT_PRIORITY) if self.priority is None else self.priority
+        if self.priority is not None:
+            return self.priority
+        return DEFAULT_PRIORITY if self.kind is Kind.STANDARD else PRIORITY_OF_KIND.get(self.kind, DEFAULT_PRIORITY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from functools import lru_cache
 from typing import NewType, TypeAlias
 
 from godwit.core.errors import InvalidName
@@ -37,9 +38,15 @@ def group_name(name: str) -> GroupName:
 
 
 def _checked(what: str, name: str) -> str:
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+    if not isinstance(name, str) or not _fits(name):
         raise InvalidName(what, name, _NAME_ALLOWED)
     return name
+
+
+@lru_cache(maxsize=1024)
+def _fits(name: str) -> bool:
+    """Say whether a queue or group can have this name; a process uses few, each for many messages."""
+    return _NAME.fullmatch(name) is not None
 
 
 def check_message_id(name: str) -> None:

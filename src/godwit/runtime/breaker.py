@@ -92,7 +92,7 @@ class Breaker:
 
         Only errors of the type `failure` count: a refused message says nothing about the broker's health.
         """
-        if await self.admit() == 0:
+        if self.state.circuit is not Circuit.CLOSED and await self.admit() == 0:
             raise CircuitOpen(self.name, max(0, self.state.until_ms - self._clock.now_ms()) / 1000)
         self.begun(1)
         try:
@@ -100,7 +100,10 @@ class Breaker:
         except failure:
             await self.failed()
             raise
-        await self.succeeded()
+        if self.state.circuit is Circuit.CLOSED:
+            self._failures = 0
+        else:
+            await self.succeeded()
         return result
 
     async def _change(self, state: BreakerState) -> bool:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from godwit.core.envelope import Envelope, aware_ms, seal
 from godwit.core.errors import GodwitError, InvalidMessage, SchedulerRequired
-from godwit.core.message import Kind, Message, Scheduling
+from godwit.core.message import Kind, Message, MessageMetadata, Scheduling
 from godwit.core.names import QueueName
 from godwit.core.routing import Router, Transform, transformed
 from godwit.core.schemas import Schemas
 
 _replace = msgspec.structs.replace
+_NO_METADATA: Final = MessageMetadata()
 
 
 class Preparation:
@@ -42,7 +43,11 @@ class Preparation:
         """Return a message sealed for its queue; the two times override its own."""
         if not isinstance(message, Message):
             raise InvalidMessage("content", f"is of type {type(message).__name__}", "Publish a godwit.Message.")
-        message = self._completed(_timed(message, scheduled_at, expires_at))
+        if message.kind is not Kind.STANDARD or not (
+            scheduled_at is None and expires_at is None and message.scheduling is None
+        ):
+            message = _timed(message, scheduled_at, expires_at)
+        message = self._completed(message)
         queue = self._router.route(message)
         if message.queue != queue:
             message = _replace(message, queue=queue)
@@ -62,14 +67,17 @@ class Preparation:
     def _completed(self, message: Message) -> Message:
         """Return the message with the metadata it leaves to its producer."""
         metadata = message.metadata
-        changes: dict[str, Any] = {}
-        if not metadata.source:
-            changes["source"] = self._source
-        if metadata.correlation_id is None:
-            changes["correlation_id"] = message.id
+        completed = metadata
+        if metadata == _NO_METADATA:  # nearly always
+            completed = MessageMetadata(source=self._source, correlation_id=message.id)
+        else:
+            if not metadata.source:
+                completed = _replace(completed, source=self._source)
+            if metadata.correlation_id is None:
+                completed = _replace(completed, correlation_id=message.id)
         if self._headers is not None and (headers := self._headers()):
-            changes["headers"] = {**headers, **metadata.headers}
-        return _replace(message, metadata=_replace(metadata, **changes)) if changes else message
+            completed = _replace(completed, headers={**headers, **metadata.headers})
+        return message if completed is metadata else _replace(message, metadata=completed)
 
 
 def _timed(message: Message, scheduled_at: datetime | None, expires_at: datetime | None) -> Message:

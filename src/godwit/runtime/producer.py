@@ -265,10 +265,15 @@ class QueueProducer:
     # Counting.
 
     def _count(self, envelopes: Sequence[Envelope], receipts: list[Receipt] | None, seconds: float) -> None:
+        if len(envelopes) == 1:
+            self._count_one(envelopes[0], fresh=receipts is None or receipts[0].fresh, seconds=seconds)
+            return
         fresh = Counter(
-            (envelope.queue, envelope.type)
-            for at, envelope in enumerate(envelopes)
-            if receipts is None or receipts[at].fresh
+            [
+                (envelope.queue, envelope.type)
+                for at, envelope in enumerate(envelopes)
+                if receipts is None or receipts[at].fresh
+            ]
         )
         accepted = fresh.total()
         if accepted < len(envelopes):
@@ -283,6 +288,19 @@ class QueueProducer:
             self._metrics.produced(self._source, accepted)
         for queue in {envelope.queue for envelope in envelopes}:
             self._metrics.published(queue, seconds)
+
+    def _count_one(self, envelope: Envelope, *, fresh: bool, seconds: float) -> None:
+        queue, metrics = envelope.queue, self._metrics
+        if fresh:
+            self._counts.accepted(queue, 1)
+        else:
+            self._counts.repeated(1)
+        if metrics is None:
+            return
+        if fresh:
+            metrics.enqueued(queue, envelope.type, 1)
+            metrics.produced(self._source, 1)
+        metrics.published(queue, seconds)
 
     def _failed(self, queue: str, error: Exception, count: int = 1) -> None:
         self._counts.failed(count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import StrEnum
-from math import isfinite
+from math import inf, isfinite
 from typing import Final
 
 import msgspec
@@ -105,6 +105,11 @@ class Histogram:
     def observe(self, labels: Labels, values: Sequence[float]) -> None:
         """Take a batch of values; what is no number is left out, what is below zero (clocks differ) counts as zero."""
         if not values:
+            return
+        if len(values) == 1 and 0 <= values[0] < inf:
+            spread = self.series.get(labels) or self._admitted(labels)
+            spread.total += values[0]
+            spread.counts[bisect_left(self.bounds, values[0])] += 1
             return
         values = sorted(values)
         total = sum(values)
