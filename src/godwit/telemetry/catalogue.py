@@ -76,9 +76,7 @@ class Catalogue:
         self.scheduler_backlog = _gauge("godwit_scheduler_backlog", (), "Schedules that are due and not yet sent.")
         self.recorded = _counter("godwit_recorder_transitions_total", (), "Transitions of the journal recorded.")
         self.recorder_lag = _gauge("godwit_recorder_lag_rows", (), "Transitions that are not recorded yet.")
-        self.recorder_behind = _gauge(
-            "godwit_recorder_lag_seconds", (), "How old the recorded state is."
-        )
+        self.recorder_behind = _gauge("godwit_recorder_lag_seconds", (), "How old the recorded state is.")
         self.recorder_lost = _counter(
             "godwit_recorder_lost_total", (), "How often the journal was gone before it was recorded."
         )
