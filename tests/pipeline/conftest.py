@@ -1,4 +1,7 @@
-"""One Spark session for all tests of a pytest process, and all of them in one process: a JVM costs 2 GB."""
+"""One Spark session for all tests that share it, in one pytest process: a JVM costs 2 GB.
+
+Tests that start drivers of their own are a second group, so that another process works on them at the same time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ TIMEOUT_SECONDS = 600
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            shared = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if shared else "spark drivers"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
