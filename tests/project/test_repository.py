@@ -12,7 +12,7 @@ import pytest
 import godwit
 from tests.project.specification import ROOT
 
-HEAVY = ("aio_pika", "asyncpg", "pandas", "pyarrow", "pyspark", "redis", "rich", "starlette", "typer", "uvicorn")
+HEAVY = ("asyncpg", "pamqp", "pandas", "pyarrow", "pyspark", "redis", "rich", "starlette", "typer", "uvicorn")
 
 
 def project_files() -> list[Path]:
