@@ -8,6 +8,7 @@ blob that repeats it. `soak` looks elsewhere each time and longer, and makes wha
 from __future__ import annotations
 
 import pytest
+from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.servers import lasting
@@ -35,3 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish() -> None:
     """Stop the servers that tests of this process started."""
     lasting.stop_all()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep groups of tests (`xdist_group`) together: xdist 3.8 names them in a field that pytest 9.2 does not read."""
+    for item in items:
+        grouped = getattr(item, "_nodeid", None)
+        if grouped is not None and grouped != item.nodeid:
+            item._id = coerce_node_id(grouped)
