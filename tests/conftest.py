@@ -11,6 +11,7 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, Phase, settings
 
+from tests import stuck
 from tests.servers import lasting
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
@@ -31,10 +32,18 @@ settings.load_profile("ci")
 def pytest_configure(config: pytest.Config) -> None:
     """Name the markers of this suite."""
     config.addinivalue_line("markers", "promise(number): the promise of the broker contract that a test shows")
+    if not config.getoption("numprocesses", None):  # with workers, the first process only waits for them
+        stuck.watch()
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Note which test runs."""
+    stuck.begin(nodeid)
 
 
 def pytest_sessionfinish() -> None:
     """Stop the servers that tests of this process started."""
+    stuck.begin("stopping the servers")
     lasting.stop_all()
 
 
