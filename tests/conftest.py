@@ -12,6 +12,7 @@ from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, Phase, settings
 
 from tests import stuck
+from tests.failing import Failures
 from tests.servers import lasting
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
@@ -34,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "promise(number): the promise of the broker contract that a test shows")
     if not config.getoption("numprocesses", None):  # with workers, the first process only waits for them
         stuck.watch()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config))
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

@@ -37,7 +37,7 @@ def _look() -> None:
     while time.monotonic() - _since < LONGEST_TEST_SECONDS + GRACE_SECONDS:
         time.sleep(5)
     print(f"\nstuck for {time.monotonic() - _since:.0f} s: {_doing}", file=sys.__stderr__, flush=True)
-    faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
+    faulthandler.dump_traceback(file=2, all_threads=True)
     for pid in _descendants(os.getpid()):
         try:
             os.kill(pid, signal.SIGKILL)
