@@ -23,7 +23,9 @@ def project_files() -> list[Path]:
         path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".") and path.name not in made
     ]
     inside = (path for folder in folders for path in folder.rglob("*") if made.isdisjoint(path.parts))
-    return [path for path in (*ROOT.iterdir(), *inside) if path.is_file() and path.suffix not in {".db", ".lock"}]
+    files = (path for path in (*ROOT.iterdir(), *inside) if path.is_file())
+    # In a second working tree `.git` is a file.
+    return [path for path in files if path.suffix not in {".db", ".lock"} and path.name != ".git"]
 
 
 def markdown_files() -> list[Path]:

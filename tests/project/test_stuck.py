@@ -27,6 +27,6 @@ async def test_a_process_that_hangs_says_where_and_takes_its_children_along() ->
 
     assert process.returncode == 1
     assert b"a test that sleeps" in stacks
-    assert b'File "<string>", line 9' in stacks
+    assert b'File "<string>"' in stacks
     status = Path(f"/proc/{int(said)}/stat")
     await eventually(lambda: not status.exists() or " Z " in status.read_text())
