@@ -82,7 +82,10 @@ class RedisBackend:
     def __init__(self, place: Path, clock: Clock) -> None:
         from tests.servers.redis import fresh
 
-        self._url = fresh(self.program).url
+        self._set_up(fresh(self.program).url, clock)
+
+    def _set_up(self, url: str, clock: Clock) -> None:
+        self._url = url
         self._clock = clock if isinstance(clock, ManualClock) else None
 
     def open(self) -> Broker:
@@ -96,6 +99,24 @@ class ValkeyBackend(RedisBackend):
     """The same on Valkey."""
 
     program = "valkey"
+
+
+class RedisClusterBackend(RedisBackend):
+    """The same on a cluster of three masters."""
+
+    def __init__(self, place: Path, clock: Clock) -> None:
+        from tests.servers.redis_topologies import fresh_cluster
+
+        self._set_up(fresh_cluster().url, clock)
+
+
+class RedisSentinelBackend(RedisBackend):
+    """The same on a master that sentinels name."""
+
+    def __init__(self, place: Path, clock: Clock) -> None:
+        from tests.servers.redis_topologies import fresh_sentinels
+
+        self._set_up(fresh_sentinels().url, clock)
 
 
 class RabbitBackend:
@@ -125,10 +146,14 @@ BACKENDS: Final[dict[str, Callable[[Path, Clock], Backend]]] = {
     "rabbitmq": RabbitBackend,
     "redis": RedisBackend,
     "valkey": ValkeyBackend,
+    "redis-cluster": RedisClusterBackend,
+    "redis-sentinel": RedisSentinelBackend,
 }
 REAL_TIME: Final = frozenset({"rabbitmq"})
 """Backends whose server keeps its own time: tests wait for it."""
-RETURNS_BY_PUBLISH_POSITION: Final = frozenset({"memory", "sqlite", "redis", "valkey"})
+TOPOLOGIES: Final = frozenset({"redis-cluster", "redis-sentinel"})
+"""Backends that are several servers of another backend's kind."""
+RETURNS_BY_PUBLISH_POSITION: Final = frozenset(BACKENDS) - REAL_TIME
 """Backends whose returned messages go to their publish position; elsewhere they go by order of return."""
 
 

@@ -25,7 +25,10 @@ Q, G = QueueName("q"), GroupName("g")
         {"dedup_window": timedelta(seconds=-1)},
         {"lanes": 2},
         {"lanes": 0},
-        {"partitions": 2},
+        {"partitions": 0},
+        {"partitions": 257},
+        {"min_replicas": -1},
+        {"partitions": 4, "max_size": 3},
         {"dead_letter_queue": Q},
     ],
 )

@@ -18,7 +18,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from godwit.brokers.memory import MemoryBroker, MemoryEngine
 from godwit.core.journal import Event
-from tests.conformance.harness import BACKENDS, REAL_TIME
+from tests.conformance.harness import BACKENDS, REAL_TIME, TOPOLOGIES
 from tests.properties.keeping import Keeping
 from tests.properties.model import Model
 from tests.properties.sides import BrokerSide
@@ -26,6 +26,8 @@ from tests.properties.working import Working
 
 STEPS: Final = 50
 EXAMPLES: Final = 300
+FEW_EXAMPLES: Final = 25
+"""For servers that run the same scripts elsewhere: what is new is the way to them."""
 
 OUTCOMES: Final = frozenset({
     "time passed", "outage", "crash", "maintain ok", "restart ok", "declare ok", "change lanes refused",
@@ -82,6 +84,15 @@ def test_the_memory_broker_does_what_the_model_does() -> None:
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in {"memory", *REAL_TIME}])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in {"memory", *REAL_TIME, *TOPOLOGIES}])
 def test_every_other_broker_does_what_the_memory_broker_does(backend: str) -> None:
     check(type(f"{backend}AgainstMemory", (BrokerAgainstMemory,), {"backend": backend, "seen": Counter()}))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("backend", sorted(TOPOLOGIES))
+def test_several_servers_together_do_what_the_memory_broker_does(backend: str) -> None:
+    seen: Counter[str] = Counter()
+    machine = type(f"{backend}AgainstMemory", (BrokerAgainstMemory,), {"backend": backend, "seen": seen})
+    run_state_machine_as_test(machine, settings=settings(max_examples=FEW_EXAMPLES, stateful_step_count=STEPS))
+    assert seen["deliveries"] > 0

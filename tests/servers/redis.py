@@ -39,6 +39,10 @@ class RedisServer:
     password: str | None = None
     certificate: Path | None = None
     """The certificate to trust, of a server that speaks TLS."""
+    arguments: tuple[str, ...] = ()
+    """Further words of its command line: `--sentinel` makes it one."""
+    bus_port: int = 0
+    """Where the other nodes of its cluster reach it."""
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -66,7 +70,7 @@ class RedisServer:
         """Start it and return when it has loaded its data and answers."""
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [executable(self.program), str(self.folder / "server.conf")],
+                [executable(self.program), str(self.folder / "server.conf"), *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -129,6 +133,7 @@ def redis_server(
     password: str | None = None,
     tls: bool = False,
     lines: tuple[str, ...] = (),
+    bus_port: int = 0,
 ) -> Iterator[RedisServer]:
     """Run a server with a folder of its own; `lines` are further lines of its configuration file."""
     folder = Path(tempfile.mkdtemp(prefix=f"godwit-{program}-"))
@@ -144,7 +149,7 @@ def redis_server(
     ]
     server: RedisServer | None = None
     try:
-        server = _started(program, folder, settings, password=password, tls=tls)
+        server = _started(program, folder, settings, password=password, tls=tls, bus_port=bus_port)
         yield server
     finally:
         if server is not None:
@@ -161,7 +166,9 @@ def fresh(program: Program = "redis") -> RedisServer:
     return server
 
 
-def _started(program: Program, folder: Path, settings: list[str], *, password: str | None, tls: bool) -> RedisServer:
+def _started(
+    program: Program, folder: Path, settings: list[str], *, password: str | None, tls: bool, bus_port: int
+) -> RedisServer:
     certificate = make_certificate(folder) if tls else None
     for attempt in range(1, _STARTS + 1):
         (port,) = free_ports(1)
@@ -173,6 +180,7 @@ def _started(program: Program, folder: Path, settings: list[str], *, password: s
             url=_url(port, password, certificate),
             password=password,
             certificate=certificate,
+            bus_port=bus_port,
         )
         try:
             server.start()

@@ -10,7 +10,7 @@ from godwit.brokers.contract import MAX_LEASE, Nack, Settlement
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
 from godwit.core.names import DEFAULT_GROUP
-from godwit.core.queues import GroupSpec
+from godwit.core.queues import GroupSpec, QueueSpec
 
 MAX_PULL: Final = 10_000
 
@@ -52,3 +52,10 @@ def groups_or_default(groups: Sequence[GroupSpec], *, exists: bool) -> Sequence[
     if len(set(names)) < len(names):
         raise InvalidSetting("groups", names, "each group once")
     return groups or (() if exists else (GroupSpec(name=DEFAULT_GROUP),))
+
+
+def one_server_only(spec: QueueSpec) -> None:
+    """Refuse what only a broker of several servers can do."""
+    for setting, only in (("partitions", 1), ("min_replicas", 0)):
+        if (value := getattr(spec, setting)) != only:
+            raise InvalidSetting(setting, value, f"{only} on this broker (more on Redis: redis://, redis+cluster://)")

@@ -50,6 +50,10 @@ SCHEMES: Final[dict[str, Callable[[str], Broker]]] = {
     "sqlite": _sqlite,
     "redis": _redis,
     "rediss": _redis,
+    "redis+cluster": _redis,
+    "rediss+cluster": _redis,
+    "redis+sentinel": _redis,
+    "rediss+sentinel": _redis,
     "amqp": _rabbitmq,
     "amqps": _rabbitmq,
 }
@@ -70,7 +74,7 @@ def connect(
     `default_queue` their names on a RabbitMQ server.
     """
     scheme, separator, _ = url.partition("://")
-    if scheme in {"redis", "rediss"} and separator:
+    if SCHEMES.get(scheme) is _redis and separator:
         return _redis(url, redis_connections, journal_bodies=journal_bodies)
     if scheme in {"amqp", "amqps"} and separator:
         return _rabbitmq(url, rabbitmq, default_queue, bodies=journal_bodies)

@@ -32,7 +32,8 @@ class Url:
             url = f"{self.bare}://{url}"
         try:
             parts = urlsplit(url)
-            _ = parts.port
+            for host in parts.netloc.rpartition("@")[2].split(","):  # several: nodes of a cluster, sentinels
+                _ = urlsplit(f"//{host}").port
         except ValueError:
             raise Unreadable from None
         if "://" not in url or not parts.scheme or (self.schemes and parts.scheme not in self.schemes):

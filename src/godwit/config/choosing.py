@@ -57,7 +57,9 @@ def with_account(url: str, *, password: str | None, db: int | None) -> str:
     account = parts.netloc[: -len(host)]
     if password is not None and parts.password is None:
         account = f"{parts.username or ''}:{quote(password, safe='')}@"
-    path = f"/{db}" if db is not None and parts.path in ("", "/") else parts.path
+    names = [name for name in parts.path.split("/") if name]
+    before = 1 if parts.scheme.endswith("+sentinel") else 0  # the master's name
+    path = f"/{'/'.join([*names, str(db)])}" if db is not None and len(names) == before else parts.path
     return urlunsplit(parts._replace(netloc=f"{account}{host}", path=path))
 
 

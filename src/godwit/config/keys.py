@@ -23,7 +23,7 @@ from godwit.config.values import (
 )
 from godwit.core.message import MAX_PRIORITY
 from godwit.core.names import group_name, queue_name
-from godwit.core.queues import JournalBody, Lane, Overflow, QueueType
+from godwit.core.queues import MAX_PARTITIONS, JournalBody, Lane, Overflow, QueueType
 from godwit.core.retry import Strategy
 from godwit.core.settings import LoadBalancing, QueueOrder
 
@@ -74,6 +74,7 @@ MILLISECONDS_OR_ZERO: Final = Duration(least=timedelta(0))
 SECONDS: Final = Duration(unit="s")
 SHARE: Final = Number(most=1)
 PORT: Final = Count(most=65_535)
+REDIS_SCHEMES: Final = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
 TEXT: Final = Text()
 QUEUE: Final = Text(allowed="the name of a queue: letters, digits and . _ : @ / + -", check=queue_name)
 GROUP: Final = Text(allowed="the name of a group: letters, digits and . _ : @ / + -", check=group_name)
@@ -170,7 +171,7 @@ SETTINGS: Final = by_name(
         Key("scheduler.look_ahead", MILLISECONDS),
         Key("scheduler.cleanup_interval", MILLISECONDS, variables("SCHEDULER_CLEANUP_INTERVAL")),
         Key("scheduler.minute_schedule", CRON, variables("CRON_MINUTE_SCHEDULE")),
-        Key("redis.url", OrNone(Url(schemes=("redis", "rediss"), bare="redis")), variables("REDIS_URL")),
+        Key("redis.url", OrNone(Url(schemes=REDIS_SCHEMES, bare="redis")), variables("REDIS_URL")),
         Key("redis.host", TEXT, variables("REDIS_HOST")),
         Key("redis.port", PORT, variables("REDIS_PORT")),
         Key("redis.password", OrNone(Text(secret=True)), variables("REDIS_PASSWORD")),
@@ -203,6 +204,8 @@ QUEUE_KEYS: Final = by_name(
         Key("dead_letter_queue", OrNone(QUEUE), field="spec.dead_letter_queue"),
         Key("dedup_window", MILLISECONDS_OR_ZERO, field="spec.dedup_window"),
         Key("lanes", Count(least=1, most=len(Lane)), field="spec.lanes"),
+        Key("partitions", Count(most=MAX_PARTITIONS), field="spec.partitions"),
+        Key("min_replicas", Count(least=0), field="spec.min_replicas"),
         Key("journal_body", Choice(JournalBody), field="spec.journal_body"),
         Key("journal_keep", MILLISECONDS, field="spec.journal_keep"),
         Key("journal_max_bytes", COUNT, field="spec.journal_max_bytes"),

@@ -32,6 +32,7 @@ LANE_OF_PRIORITY: Final = (
 """The lane of each priority: 0-20, 21-60, 61-80, 81-100."""
 
 DEFAULT_MAX_CRASHES: Final = 3
+MAX_PARTITIONS: Final = 256
 LOWEST_FIRST_EVERY: Final = 10
 """Every so many pulls begin with the lowest lane, so that it is never starved."""
 
@@ -104,7 +105,12 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A queue: limits hold for each of its groups, times are counted by the broker's clock."""
+    """A queue: limits hold for each of its groups, times are counted by the broker's clock.
+
+    A queue of several `partitions` keeps order, limits (a share of each) and journal in every one of them; messages of
+    one ordering key, or without one of one id, are in the same. `min_replicas` must have a message before its publish
+    returns. Both are for brokers of several servers; the others refuse them.
+    """
 
     name: QueueName
     type: QueueType = QueueType.STANDARD
@@ -117,6 +123,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dedup_window: timedelta = timedelta(minutes=10)
     lanes: int = len(Lane)
     partitions: int = 1
+    min_replicas: int = 0
     journal_body: JournalBody = JournalBody.AUTO
     journal_keep: timedelta = timedelta(days=1)
     journal_max_bytes: int = 1 << 30
@@ -136,12 +143,18 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidSetting("dedup_window", self.dedup_window, "0 or more")
         if self.lanes not in {1, len(Lane)}:
             raise InvalidSetting("lanes", self.lanes, f"1 or {len(Lane)}")
-        if self.partitions != 1:
-            raise InvalidSetting("partitions", self.partitions, "1 on this broker")
+        if not 1 <= self.partitions <= MAX_PARTITIONS:
+            raise InvalidSetting("partitions", self.partitions, f"1 to {MAX_PARTITIONS}")
+        if self.min_replicas < 0:
+            raise InvalidSetting("min_replicas", self.min_replicas, "0 or more")
+        for setting in ("max_size", "max_bytes", "max_delayed"):
+            limit = getattr(self, setting)
+            if limit is not None and limit < self.partitions:
+                raise InvalidSetting(setting, limit, f"{self.partitions} or more: each partition has its share of it")
 
 
 GROUP_FIXED: Final = ("message_ordering",)
-QUEUE_FIXED: Final = ("lanes", "partitions")
+QUEUE_FIXED: Final = ("lanes",)
 """Settings that cannot change while messages are there: where they wait depends on them."""
 
 

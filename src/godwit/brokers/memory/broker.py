@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from godwit.brokers.arguments import check_limit, check_pull, check_settlements, groups_or_default, lease_ms
+from godwit.brokers.arguments import (
+    check_limit,
+    check_pull,
+    check_settlements,
+    groups_or_default,
+    lease_ms,
+    one_server_only,
+)
 from godwit.brokers.contract import (
     NO_WAIT,
     DeadLetter,
@@ -91,6 +98,7 @@ class MemoryBroker:
 
     async def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec] = ()) -> None:
         """Create a queue and groups, or change their settings."""
+        one_server_only(queue)
         wanted = groups_or_default(groups, exists=self._engine.declared(queue.name))
         self.do(lambda engine: engine.declare(queue, wanted))
 

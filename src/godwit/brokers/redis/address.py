@@ -1,18 +1,52 @@
-"""Where a Redis server is and how to get in: what a URL says."""
+"""Where Redis servers are and how to get in: what a URL says."""
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from godwit.core.errors import InvalidSetting, UnknownScheme
 
 DEFAULT_PORT: Final = 6379
-SCHEMES: Final = ("redis", "rediss")
-_OPTIONS: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs"})
-_FORM: Final = "redis://[[user]:password@]host[:port][/database], rediss:// for TLS"
+SENTINEL_PORT: Final = 26379
+_TLS_OPTIONS: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs"})
+_ONE: Final = "redis://[[user]:password@]host[:port][/database], rediss:// for TLS"
+_CLUSTER: Final = "redis+cluster://[[user]:password@]host[:port][,host[:port]...], rediss+cluster:// for TLS"
+_SENTINEL: Final = (
+    "redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database], rediss+sentinel:// for TLS"
+)
+
+
+class Role(StrEnum):
+    """What a server is expected to be."""
+
+    SINGLE = "single"
+    NODE = "node of a cluster"
+    SENTINEL = "sentinel"
+    MASTER = "master named by sentinels"
+
+
+class Kind(StrEnum):
+    """How the servers of a broker belong together."""
+
+    SINGLE = "single"
+    CLUSTER = "cluster"
+    SENTINEL = "sentinel"
+
+
+_KINDS: Final = {
+    "redis": Kind.SINGLE,
+    "rediss": Kind.SINGLE,
+    "redis+cluster": Kind.CLUSTER,
+    "rediss+cluster": Kind.CLUSTER,
+    "redis+sentinel": Kind.SENTINEL,
+    "rediss+sentinel": Kind.SENTINEL,
+}
+SCHEMES: Final = tuple(_KINDS)
+_FORMS: Final = {Kind.SINGLE: _ONE, Kind.CLUSTER: _CLUSTER, Kind.SENTINEL: _SENTINEL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,42 +55,116 @@ class Address:
 
     host: str
     port: int
-    database: int
+    database: int = 0
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
+    role: Role = Role.SINGLE
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def shown(self) -> str:
         """The URL as it may be logged."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'rediss' if self.tls else 'redis'}://{host}:{self.port}/{self.database}"
+        return f"{'rediss' if self.tls else 'redis'}://{self.place}/{self.database}"
+
+    def at(self, host: str, port: int) -> Address:
+        """Return a server elsewhere that is entered the same way."""
+        return replace(self, host=host, port=port)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a URL names: one server, some nodes of a cluster, or sentinels who know a master."""
+
+    kind: Kind
+    seeds: tuple[Address, ...]
+    """Whom to ask first: the server itself, nodes, or sentinels."""
+    data: Address
+    """How servers with data are entered; host and port are those of the first seed."""
+    master: str = ""
+    """The name under which sentinels know the master."""
+    on_disk: bool = True
+    """Whether `min_replicas` waits for the replicas' disks where the server can say so."""
+
+    @property
+    def shown(self) -> str:
+        """The URL as it may be logged."""
+        if self.kind is Kind.SINGLE:
+            return self.data.shown
+        scheme = f"{'rediss' if self.data.tls else 'redis'}+{self.kind}"
+        path = f"/{self.master}/{self.data.database}" if self.master else ""
+        return f"{scheme}://{','.join(seed.place for seed in self.seeds)}{path}"
 
     @classmethod
-    def from_url(cls, url: str) -> Address:
+    def from_url(cls, url: str) -> Target:
         """Read a URL; what it cannot mean is refused."""
         parts = urlsplit(url)
-        if parts.scheme not in SCHEMES:
+        kind = _KINDS.get(parts.scheme)
+        if kind is None:
             raise UnknownScheme(parts.scheme, SCHEMES)
-        shown = url if parts.password is None else url.replace(parts.password, "***")
+        account, _, hosts = parts.netloc.rpartition("@")
+        user, _, password = account.partition(":")
+        shown = url.replace(password, "***") if password else url
+        options = _options(parts, kind, shown)
+        master, database = _path(parts.path, kind, shown)
+        tls = _context(options, shown) if parts.scheme.startswith("rediss") else None
+        role = {Kind.SINGLE: Role.SINGLE, Kind.CLUSTER: Role.NODE, Kind.SENTINEL: Role.MASTER}[kind]
+        default_port = SENTINEL_PORT if kind is Kind.SENTINEL else DEFAULT_PORT
+        places = _places(hosts, kind, default_port, shown)
+        data = Address(*places[0], database, unquote(user) or None, unquote(password) or None, tls, role)
+        seed = data
+        if kind is Kind.SENTINEL:
+            secret = options.get("sentinel_password")
+            seed = Address(*places[0], 0, options.get("sentinel_username"), secret, tls, Role.SENTINEL)
+        seeds = tuple(seed.at(*place) for place in places)
+        return cls(kind, seeds, data, master, options.get("replicas", "disk") == "disk")
+
+
+def _options(parts: SplitResult, kind: Kind, shown: str) -> dict[str, str]:
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    known = _TLS_OPTIONS | {"replicas"}
+    if kind is Kind.SENTINEL:
+        known |= {"sentinel_username", "sentinel_password"}
+    if parts.fragment or set(options) - known:
+        raise InvalidSetting("url", shown, _FORMS[kind])
+    if options.keys() & _TLS_OPTIONS and not parts.scheme.startswith("rediss"):
+        raise InvalidSetting("url", shown, "ssl_ options only with rediss://")
+    if options.get("replicas", "disk") not in {"disk", "memory"}:
+        raise InvalidSetting("url", shown, "replicas=disk or replicas=memory")
+    return options
+
+
+def _path(path: str, kind: Kind, shown: str) -> tuple[str, int]:
+    """Return the master's name and the number of the database."""
+    names = [unquote(name) for name in path.strip("/").split("/") if name]
+    master = names.pop(0) if kind is Kind.SENTINEL and names else ""
+    database = names.pop(0) if names else "0"
+    wrong = names or not database.isdecimal() or (kind is Kind.SENTINEL and not master)
+    if wrong:
+        raise InvalidSetting("url", shown, _FORMS[kind])
+    if kind is Kind.CLUSTER and int(database):
+        raise InvalidSetting("url", shown, "no database, or 0: a cluster has only that one")
+    return master, int(database)
+
+
+def _places(hosts: str, kind: Kind, default_port: int, shown: str) -> list[tuple[str, int]]:
+    places = []
+    for host in hosts.split(","):
         try:
-            port = parts.port or DEFAULT_PORT
+            one = urlsplit(f"//{host}")
+            place = (one.hostname or "localhost", one.port or default_port)
         except ValueError:
-            raise InvalidSetting("url", shown, _FORM) from None
-        database = parts.path.strip("/")
-        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        if (database and not database.isdecimal()) or parts.fragment or set(options) - _OPTIONS:
-            raise InvalidSetting("url", shown, _FORM)
-        if options and parts.scheme != "rediss":
-            raise InvalidSetting("url", shown, "ssl_ options only with rediss://")
-        return cls(
-            parts.hostname or "localhost",
-            port,
-            int(database or 0),
-            unquote(parts.username) if parts.username else None,
-            unquote(parts.password) if parts.password else None,
-            _context(options, shown) if parts.scheme == "rediss" else None,
-        )
+            raise InvalidSetting("url", shown, _FORMS[kind]) from None
+        if not host and "," in hosts:
+            raise InvalidSetting("url", shown, _FORMS[kind])
+        places.append(place)
+    if kind is Kind.SINGLE and len(places) > 1:
+        raise InvalidSetting("url", shown, f"{_ONE}; several servers only as {_CLUSTER} or {_SENTINEL}")
+    return places
 
 
 def _context(options: dict[str, str], url: str) -> ssl.SSLContext:

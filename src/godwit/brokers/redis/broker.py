@@ -12,7 +12,7 @@ from godwit.brokers.channels import ChannelCounts
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import keys, survey
-from godwit.brokers.redis.address import Address
+from godwit.brokers.redis.address import Target
 from godwit.brokers.redis.catalog import Catalog, Known
 from godwit.brokers.redis.held import HeldLeases
 from godwit.brokers.redis.inbox import Inbox
@@ -59,9 +59,9 @@ class RedisBroker:
     ) -> None:
         if max_connections < 1:
             raise InvalidSetting("max_connections", max_connections, "1 or more")
-        self._address = Address.from_url(url)
+        self._target = Target.from_url(url)
         self._servers = Servers(
-            self._address,
+            self._target,
             max_connections=max_connections,
             wait_seconds=pool_wait.total_seconds(),
             patience_seconds=patience.total_seconds(),
@@ -73,7 +73,7 @@ class RedisBroker:
         self._settler = Settler(self._reach, self._held)
         self._taker = Taker(self._reach, self._catalog, self._held, self._settler.settle)
         self._inbox = Inbox(self._reach, self._publisher)
-        self._renewer = Renewer(self._address, now)
+        self._renewer = Renewer(self._servers, now)
         self._listeners: Listeners | None = None
         self._background: set[asyncio.Task[object]] = set()
         self._letters = RedisDeadLetters(self._reach, self._catalog, self._publisher)
@@ -82,8 +82,8 @@ class RedisBroker:
 
     @property
     def max_connections(self) -> int:
-        """The most connections for calls."""
-        return self._servers.pool.size
+        """The most connections for calls to one server."""
+        return self._servers.max_connections
 
     @property
     def connection_counts(self) -> ChannelCounts:
@@ -111,7 +111,7 @@ class RedisBroker:
         """Connect, so that a wrong address or password is known now."""
         if self._listeners is None:
             await self._servers.open()
-            self._listeners = Listeners(self._servers)
+            self._listeners = Listeners(self._servers, lambda _queue: 1)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -131,7 +131,7 @@ class RedisBroker:
 
     def _open(self) -> Listeners:
         if self._listeners is None or self._servers.closed:
-            raise BrokerClosed(f"The Redis broker on {self._address.shown}")
+            raise BrokerClosed(f"The Redis broker on {self._target.shown}")
         return self._listeners
 
     # The port

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.brokers.arguments import groups_or_default
+from godwit.brokers.arguments import groups_or_default, one_server_only
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import Reach
@@ -130,6 +130,7 @@ class Catalog:
 
     async def declare(self, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
         """Create a queue and groups, or change their settings."""
+        one_server_only(spec)
         while True:
             present = await self._read(spec.name)
             wanted = groups_or_default(groups, exists=present is not None)

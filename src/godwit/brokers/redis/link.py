@@ -12,20 +12,22 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import hiredis
 
-from godwit.brokers.redis.address import Address
+from godwit.brokers.redis.address import Address, Role
 from godwit.brokers.redis.replies import LinkLost, Refused
+from godwit.brokers.redis.topology import misplaced
 
 OLDEST: Final = (6, 2)
 """The oldest server whose commands the scripts know (ZMSCORE, exclusive ranges)."""
 Argument = str | bytes | int
-_pack: Final[Callable[[tuple[Argument, ...]], bytes]] = hiredis.pack_command  # type: ignore[assignment]
+packed_command: Final[Callable[[tuple[Argument, ...]], bytes]] = hiredis.pack_command  # type: ignore[assignment]
 
 
 class Server(NamedTuple):
-    """What a server says of itself: its process's id (another one after every start) and its version."""
+    """What a server says of itself: its process's id (another one after every start), its version and mode."""
 
     run_id: str
     version: str
+    mode: str = ""
 
 
 class Link(asyncio.Protocol):
@@ -100,9 +102,9 @@ class Link(asyncio.Protocol):
         self.since = self._loop.time()
         self._waiting.append((future, len(commands), []))
         if len(commands) == 1:
-            self._transport.write(_pack(tuple(commands[0])))
+            self._transport.write(packed_command(tuple(commands[0])))
         else:
-            self._transport.write(b"".join([_pack(tuple(command)) for command in commands]))
+            self._transport.write(b"".join([packed_command(tuple(command)) for command in commands]))
         return future
 
     async def open(self, timeout_seconds: float) -> None:
@@ -121,19 +123,7 @@ class Link(asyncio.Protocol):
             raise
 
     async def _greet(self) -> None:
-        commands: list[Sequence[Argument]] = []
-        address = self.address
-        if address.password is not None:
-            login = (address.username, address.password) if address.username else (address.password,)
-            commands.append(("AUTH", *login))
-        if address.database:
-            commands.append(("SELECT", address.database))
-        commands.append(("INFO", "server"))
-        replies = await self.send(*commands)
-        for reply in replies:
-            if isinstance(reply, hiredis.ReplyError):
-                raise Refused(str(reply))
-        self.server = read_info(replies[-1].decode())
+        self.server = greeted(self.address, await self.send(*greeting(self.address)))
 
     def abort(self, error: Exception) -> None:
         """Break the connection: those who wait get `error`."""
@@ -151,6 +141,32 @@ class Link(asyncio.Protocol):
         self.abort(LinkLost("it was closed"))
 
 
+def greeting(address: Address) -> list[Sequence[Argument]]:
+    """Return the first commands of a connection: log in and ask who is there."""
+    commands: list[Sequence[Argument]] = []
+    if address.password is not None:
+        login = (address.username, address.password) if address.username else (address.password,)
+        commands.append(("AUTH", *login))
+    if address.database:
+        commands.append(("SELECT", address.database))
+    if address.role is Role.MASTER:
+        commands.append(("ROLE",))
+    return [*commands, ("INFO", "server")]
+
+
+def greeted(address: Address, replies: Sequence[Any]) -> Server:
+    """Read the replies to the greeting; refuse a server that is not what it should be."""
+    for reply in replies:
+        if isinstance(reply, hiredis.ReplyError):
+            raise Refused(str(reply))
+    if address.role is Role.MASTER and replies[-2][0] != b"master":
+        raise LinkLost("it is a replica now")
+    server = read_info(replies[-1].decode())
+    if (refusal := misplaced(address.role, server.mode)) is not None:
+        raise refusal
+    return server
+
+
 def read_info(text: str) -> Server:
     """Read what `INFO server` says; refuse a server that is too old."""
     facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
@@ -158,7 +174,7 @@ def read_info(text: str) -> Server:
     if not new_enough(version):
         oldest = ".".join(map(str, OLDEST))
         raise Refused(f"VERSION it is Redis {version or 'of an unknown version'}, older than {oldest}")
-    return Server(facts.get("run_id", ""), version)
+    return Server(facts.get("run_id", ""), version, facts.get("redis_mode") or facts.get("server_mode") or "")
 
 
 def new_enough(version: str) -> bool:

@@ -1,4 +1,4 @@
-"""Waiting for something to pull: one blocking connection per process, however many wait.
+"""Waiting for something to pull: who waits where, and what wakes them.
 
 Scripts that make something ready add a marker to the group's wake key. The process that takes it off (BZPOPMIN) wakes
 one of its own; a pull that leaves messages behind adds the marker again. What becomes due by time has a timer here, and
@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
-
-import hiredis
 
 from godwit.brokers.contract import Place
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import keys
-from godwit.brokers.redis.link import Link
-from godwit.brokers.redis.replies import LinkLost, Refused
+from godwit.brokers.redis.hearing import Ear, Markers
+from godwit.brokers.redis.replies import Refused
 from godwit.brokers.redis.server import Servers
 from godwit.core.errors import GodwitError
+from godwit.core.names import QueueName
 
 LOOK_SECONDS: Final = 1.0
 """How often a place where somebody waits is looked at in any case."""
-_BLOCK_SECONDS: Final = 5
-_PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 class RedisListener(LoopListener):
@@ -92,16 +88,12 @@ class Spot:
 class Listeners:
     """Who listens where, in one broker."""
 
-    def __init__(self, servers: Servers) -> None:
-        self._servers = servers
+    def __init__(self, servers: Servers, partitions: Callable[[QueueName], int]) -> None:
+        self._servers, self._partitions = servers, partitions
         self._loop = asyncio.get_running_loop()
         self._spots: dict[Place, Spot] = {}
-        self._nudge = f"godwit:nudge:{secrets.token_hex(8)}"
-        self._heard: frozenset[Place] = frozenset()
-        """The places whose markers the blocking connection waits for at the moment."""
-        self._nudged = False
-        self._news = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._ears: dict[str, Ear] = {}
+        """By what the keys they wait for have in common: nothing on one server, a slot in a cluster."""
         self._errands: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -129,19 +121,49 @@ class Listeners:
             return
         for place in places:
             self._arm(place, self._spots[place])
-        if self._task is None:
-            self._task = self._loop.create_task(self._hear())
-        self._news.set()
-        if self._heard and not self._nudged and not self._heard.issuperset(places):
-            self._nudged = True
-            self._send(("ZADD", self._nudge, 0, "n"), ("PEXPIRE", self._nudge, 10_000))
+            for key in self._wake_keys(place):
+                self._ear(key).look(key)
+
+    def _wake_keys(self, place: Place) -> list[str]:
+        return [keys.wake(*place, partition) for partition in range(self._partitions(place[0]))]
+
+    def _ear(self, key: str) -> Ear:
+        """Return whoever hears the markers of a key."""
+        channel = self._servers.topology.channel_of(key)
+        ear = self._ears.get(channel)
+        if ear is None or ear.task.done():
+            ear = self._ears[channel] = Ear(
+                self._servers,
+                key,
+                wanted=lambda: self._wanted(channel),
+                heard=self._heard,
+                missed=self._wake_all,
+                send=self._send,
+            )
+        return ear
+
+    def _wanted(self, channel: str) -> Markers:
+        """Return the markers of a channel that somebody waits for."""
+        return {
+            key: place
+            for place, spot in self._spots.items()
+            if spot.waited_for
+            for key in self._wake_keys(place)
+            if self._servers.topology.channel_of(key) == channel
+        }
+
+    def _heard(self, place: Place, key: str) -> None:
+        """Wake somebody; when nobody waits here any more the marker is for another process."""
+        spot = self._spots.get(place)
+        if spot is None or not spot.wake_one():
+            self._send(("ZADD", key, 0, "w"))
 
     def pass_on(self, places: Iterable[Place]) -> None:
         """Let another one, here or elsewhere, fetch what somebody was woken for."""
         for place in places:
             spot = self._spots.get(place)
             if (spot is None or not spot.wake_one()) and not self._closed:
-                self._send(("ZADD", keys.wake(*place), 0, "w"))
+                self._send(*(("ZADD", key, 0, "w") for key in self._wake_keys(place)))
 
     def due(self, place: Place, milliseconds: int) -> None:
         """Take from a pull's answer when something becomes due there."""
@@ -170,46 +192,7 @@ class Listeners:
         if spot.wake_one() and spot.waited_for:
             self._arm(place, spot)
 
-    # The blocking connection
-
-    async def _hear(self) -> None:
-        """Wait for markers as long as anybody listens; come back after every loss of the connection."""
-        failures = 0
-        while not self._closed:
-            try:
-                link = await self._servers.blocking()
-            except (LinkLost, Refused):
-                await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
-                failures += 1
-                continue
-            failures = 0
-            try:
-                if self._heard:
-                    self._wake_all()  # markers may have been lost with the connection
-                await self._hear_on(link)
-            except (LinkLost, Refused):
-                self._heard = self._heard or frozenset(self._spots)
-                await asyncio.sleep(_PAUSES[0])
-            finally:
-                link.close()
-
-    async def _hear_on(self, link: Link) -> None:
-        while not self._closed:
-            waited_for = frozenset(place for place, spot in self._spots.items() if spot.waited_for)
-            if not waited_for:
-                self._heard = frozenset()
-                self._news.clear()
-                await self._news.wait()
-                continue
-            self._heard, self._nudged = waited_for, False
-            places = {keys.wake(*place).encode(): place for place in waited_for}
-            (reply,) = await link.send(("BZPOPMIN", self._nudge, *places, _BLOCK_SECONDS))
-            if isinstance(reply, hiredis.ReplyError):
-                raise Refused(str(reply))
-            if reply is not None and (place := places.get(reply[0])) is not None:
-                spot = self._spots.get(place)
-                if spot is None or not spot.wake_one():
-                    self._send(("ZADD", reply[0].decode(), 0, "w"))  # nobody waits here any more: for another process
+    # Errands
 
     def _send(self, *commands: tuple[str | int, ...]) -> None:
         task = self._loop.create_task(self._errand(*commands))
@@ -220,9 +203,11 @@ class Listeners:
         with contextlib.suppress(GodwitError, Refused):  # a marker lost is found by the next look
             await self._servers.ask(*commands)
 
-    def _wake_all(self) -> None:
-        for spot in self._spots.values():
-            while spot.wake_one():
+    def _wake_all(self, markers: Markers | None = None) -> None:
+        places = self._spots.keys() if markers is None else set(markers.values())
+        for place in places:
+            spot = self._spots.get(place)
+            while spot is not None and spot.wake_one():
                 pass
 
     async def close(self) -> None:
@@ -231,7 +216,7 @@ class Listeners:
         for spot in self._spots.values():
             spot.disarm()
         self._wake_all()
-        tasks = [task for task in (self._task, *self._errands) if task is not None]
+        tasks = [*(ear.task for ear in self._ears.values()), *self._errands]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from godwit.brokers.redis.address import Address
@@ -19,6 +19,7 @@ from godwit.core.errors import BrokerBusy
 CONNECT_SECONDS: Final = 5.0
 REPLY_SECONDS: Final = 30.0
 """A reply that takes longer never comes: the connection is given up."""
+SLOW_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 1.0
 
 
@@ -26,9 +27,17 @@ class Pool:
     """The connections of one process to one server."""
 
     def __init__(
-        self, address: Address, *, size: int, wait_seconds: float, reply_seconds: float = REPLY_SECONDS
+        self,
+        address: Address,
+        *,
+        size: int,
+        wait_seconds: float,
+        reply_seconds: float = REPLY_SECONDS,
+        slow: Callable[[], None] | None = None,
     ) -> None:
         self.address = address
+        self._slow = slow
+        """Called about every second while a reply takes longer than `SLOW_SECONDS`."""
         self.size = size
         self._wait_seconds = wait_seconds
         self._reply_seconds = reply_seconds
@@ -52,11 +61,12 @@ class Pool:
     async def call(self, *commands: Sequence[Argument], signed: bool = False) -> list[Any]:
         """Send commands together over one connection; return a reply for each, errors as values.
 
-        When `signed`, each command ends with the run id of the server at the other end.
+        When `signed`, each script's last argument is the run id of the server at the other end.
         """
         link = await self.acquire()
         if signed:
-            commands = tuple((*command, link.server.run_id) for command in commands)
+            run_id = link.server.run_id
+            commands = tuple((*command, run_id) if command[0] == "EVALSHA" else command for command in commands)
         try:
             replies = await link.send(*commands)
         except asyncio.CancelledError:
@@ -140,10 +150,13 @@ class Pool:
 
     def _look(self) -> None:
         self._watch = None
-        oldest = asyncio.get_running_loop().time() - self._reply_seconds
-        for link in list(self._busy):
-            if link.since < oldest:
+        now = asyncio.get_running_loop().time()
+        since = min((link.since for link in self._busy), default=now)
+        for link in list(self._busy) if since < now - self._reply_seconds else ():
+            if link.since < now - self._reply_seconds:
                 link.abort(LinkLost(f"no reply within {self._reply_seconds:g} s"))
+        if self._slow is not None and since < now - SLOW_SECONDS:
+            self._slow()
         if self._busy:
             self._start_watch()
 

@@ -29,7 +29,7 @@ class Reach:
     @property
     def shown(self) -> str:
         """The address as it may be shown."""
-        return self._servers.address.shown
+        return self._servers.shown
 
     async def run(
         self,

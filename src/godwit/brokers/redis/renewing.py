@@ -1,34 +1,38 @@
-"""Extending leases from any thread: a synchronous connection of its own, since the event loop may be busy."""
+"""Extending leases from any thread: synchronous connections of its own, since the event loop may be busy."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-import redis
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
+import hiredis
 
 from godwit.brokers.redis.address import Address
+from godwit.brokers.redis.link import Argument, greeted, greeting, packed_command
 from godwit.brokers.redis.reach import Now
-from godwit.brokers.redis.replies import LinkLost, unavailable
+from godwit.brokers.redis.replies import PASSING, LinkLost, Refused, unavailable
 from godwit.brokers.redis.scripts import script
+from godwit.brokers.redis.server import Servers
 from godwit.brokers.redis.settling import BATCH, aims, extension
 from godwit.core.names import AckId
 
 _TIMEOUT_SECONDS: Final = 5
-_RETRIES: Final = 3
+_PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
+_READ_BYTES: Final = 65_536
 
 
 class Renewer:
     """Extends leases, one call at a time."""
 
-    def __init__(self, address: Address, now: Now) -> None:
-        self._address, self._now = address, now
+    def __init__(self, servers: Servers, now: Now) -> None:
+        self._servers, self._now = servers, now
+        self._topology = servers.topology
         self._lock = threading.Lock()
-        self._client: redis.Redis | None = None
+        self._links: dict[Address, ThreadLink] = {}
 
     def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
         """Let leases end `lease_ms` from now; return the ack ids refused."""
@@ -38,60 +42,101 @@ class Renewer:
                 for start in range(0, len(aimed), BATCH):
                     part = aimed[start : start + BATCH]
                     names, arguments = extension(queue, part, lease_ms)
-                    answer = self._run([*names], [self._now(), queue, *arguments])
+                    answer = self._run(names, (self._now(), queue, *arguments))
                     refused += [part[index - 1].place for index in answer]
         return [ack_ids[index] for index in sorted(refused)]
 
-    def _run(self, names: list[str], arguments: list[Any]) -> list[int]:
-        what = script("extend")
-        client = self._connected()
-        try:
+    def _run(self, names: Sequence[str], arguments: Sequence[Argument]) -> list[int]:
+        """Run `extend.lua` where its keys are; look for them again a few times when they are elsewhere."""
+        problem: LinkLost | Refused = LinkLost("no server is known to have the key")
+        for pause in (0.0, *_PAUSES):
+            time.sleep(pause)
+            address = self._topology.address_of(names[0])
             try:
-                answer = client.evalsha(what.sha, len(names), *names, *arguments)
-            except redis.exceptions.NoScriptError:
-                answer = client.eval(what.source, len(names), *names, *arguments)
-        except RedisError as error:
-            raise unavailable(self._address.shown, LinkLost(str(error))) from error
+                if address is not None:
+                    return self._extend(address, names, arguments)
+            except LinkLost as error:
+                problem = error
+            except Refused as error:
+                problem, (word, *where) = error, str(error).split(" ")
+                if word == "MOVED" and address is not None:
+                    self._topology.moved(int(where[0]), where[1], address)
+                    continue
+                if error.word not in PASSING and word != "ASK":  # a slot on its way is there in a moment
+                    break
+            self._look()
+        raise unavailable(self._servers.shown, problem) from problem
+
+    def _extend(self, address: Address, names: Sequence[str], arguments: Sequence[Argument]) -> list[int]:
+        what, link = script("extend"), self._links.get(address)
+        try:
+            if link is None:
+                link = self._links[address] = ThreadLink(address)
+            try:
+                answer = link.call("EVALSHA", what.sha, len(names), *names, *arguments)
+            except Refused as error:
+                if error.word != "NOSCRIPT":
+                    raise
+                answer = link.call("EVAL", what.source, len(names), *names, *arguments)
+        except LinkLost:
+            self._links.pop(address, None)
+            if link is not None:
+                link.close()
+            raise
         return [int(index) for index in answer]
 
-    def _connected(self) -> redis.Redis:
-        if self._client is None:
-            address = self._address
-            options: dict[str, Any] = {}
-            if address.tls is not None:
-                options = {"connection_class": TlsConnection, "context": address.tls}
-            pool = redis.ConnectionPool(
-                host=address.host,
-                port=address.port,
-                db=address.database,
-                username=address.username,
-                password=address.password,
-                socket_timeout=_TIMEOUT_SECONDS,
-                socket_connect_timeout=_TIMEOUT_SECONDS,
-                retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), _RETRIES),
-                max_connections=1,
-                protocol=2,
-                **options,
-            )
-            self._client = redis.Redis(connection_pool=pool)
-        return self._client
+    def _look(self) -> None:
+        """Ask where things are, as the event loop would if it were free."""
+        for address in self._topology.asked():
+            with contextlib.suppress(LinkLost, Refused), contextlib.closing(ThreadLink(address)) as link:
+                self._topology.learn(address, link.call(*self._topology.question))
+                return
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connections."""
         with self._lock:
-            if self._client is not None:
-                self._client.close()
-                self._client.connection_pool.disconnect()
-                self._client = None
+            for link in self._links.values():
+                link.close()
+            self._links.clear()
 
 
-class TlsConnection(redis.Connection):
-    """A connection that speaks TLS by a given context."""
+class ThreadLink:
+    """A connection for one thread, which waits for each reply."""
 
-    def __init__(self, *, context: Any, **options: Any) -> None:
-        super().__init__(**options)  # type: ignore[no-untyped-call]
-        self._context = context
+    def __init__(self, address: Address) -> None:
+        self._reader = hiredis.Reader()
+        try:
+            plain = socket.create_connection((address.host, address.port), timeout=_TIMEOUT_SECONDS)
+            self._socket = (
+                plain if address.tls is None else address.tls.wrap_socket(plain, server_hostname=address.host)
+            )
+        except OSError as error:
+            raise LinkLost(str(error)) from error
+        try:
+            greeted(address, [self._call(*command) for command in greeting(address)])
+        except BaseException:
+            self.close()
+            raise
 
-    def _connect(self) -> Any:
-        plain = super()._connect()  # type: ignore[no-untyped-call]
-        return self._context.wrap_socket(plain, server_hostname=self.host)
+    def call(self, *command: Argument) -> Any:
+        """Send a command and return its reply."""
+        reply = self._call(*command)
+        if isinstance(reply, hiredis.ReplyError):
+            raise Refused(str(reply))
+        return reply
+
+    def _call(self, *command: Argument) -> Any:
+        try:
+            self._socket.sendall(packed_command(command))
+            while (reply := self._reader.gets()) is False:
+                data = self._socket.recv(_READ_BYTES)
+                if not data:
+                    raise LinkLost("the server closed the connection")
+                self._reader.feed(data)
+        except (OSError, hiredis.ProtocolError) as error:
+            raise LinkLost(str(error) or "no reply in time") from error
+        return reply
+
+    def close(self) -> None:
+        """End it."""
+        self._socket.close()

@@ -24,10 +24,12 @@ class Refused(Exception):
 
 _WORDS: Final = (
     "NOSCRIPT", "READONLY", "NOAUTH", "WRONGPASS", "NOPERM", "WRONGTYPE", "MISCONF", "MASTERDOWN", "LOADING",
-    "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "VERSION", "BUSY", "NOREPLICAS", "OOM",
+    "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "VERSION", "MODE", "NOMASTER", "UNBLOCKED", "BUSY", "NOREPLICAS", "OOM",
 )  # fmt: skip
-PASSING: Final = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY"})
-"""Errors that end by themselves: a server that starts, or whose role changes."""
+PASSING: Final = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "NOREPLICAS"})
+"""Errors that end by themselves: a server that starts, whose role changes, or a slot on its way to another server."""
+ELSEWHERE: Final = frozenset({"READONLY", "CLUSTERDOWN", "MASTERDOWN"})
+"""Errors after which another server may be the right one."""
 
 _REMEDIES: Final = {
     "READONLY": "Connect to the master: this is a replica, which takes no writes.",
@@ -37,7 +39,10 @@ _REMEDIES: Final = {
     "WRONGTYPE": "Another program uses this key: remove it, or give the queue another name.",
     "MISCONF": "Give the server's disk room, or mend what its log says about saving.",
     "LOADING": "Wait until the server has loaded its data.",
-    "CLUSTERDOWN": "Wait until the cluster serves all slots.",
+    "CLUSTERDOWN": "Wait until the cluster serves all slots; `godwit doctor` says which it does not.",
+    "MODE": "Use redis:// for a single server, redis+cluster:// for a cluster, redis+sentinel:// for sentinels.",
+    "NOMASTER": "Check the master's name in the URL (redis+sentinel://host:port/master) and SENTINEL MASTERS.",
+    "NOREPLICAS": "Start the replicas that min-replicas-to-write asks for, or lower it.",
 }
 _OTHERWISE: Final = "See the server's log; `godwit doctor` checks its settings."
 
@@ -48,6 +53,8 @@ def unavailable(address: str, error: LinkLost | Refused) -> BrokerError:
         remedy = "Check the address (REDIS_URL, REDIS_HOST) and that the server runs."
         return BrokerUnavailable(address, str(error), remedy)
     word, text = error.word, str(error)
+    if word in {"MODE", "NOMASTER"}:
+        return BrokerUnavailable(address, text.removeprefix(f"{word} "), _REMEDIES[word])
     if word == "VERSION":
         return BrokerUnavailable(address, text.removeprefix("VERSION "), "Use Redis 6.2 or newer, or Valkey.")
     if word == "OOM":

@@ -1,7 +1,7 @@
-"""Calls to the server: scripts by their hash, and patience while it is away.
+"""Calls to the servers: scripts by their hash, sent to whoever has their keys, and patience while that one is away.
 
-This is the one place that knows which server has a queue: a cluster has several, sentinels name another one after a
-failover.
+This is the one place that reacts to a server's word that another has the key (MOVED, ASK), that the key is on its way
+(TRYAGAIN), or that the server is no master any more (READONLY); see `topology.py` for who has what.
 """
 
 from __future__ import annotations
@@ -14,47 +14,74 @@ from typing import Any, Final
 
 import hiredis
 
-from godwit.brokers.redis.address import Address
+from godwit.brokers.redis.address import Address, Target
 from godwit.brokers.redis.link import Argument, Link
 from godwit.brokers.redis.pool import CONNECT_SECONDS, Pool
-from godwit.brokers.redis.replies import PASSING, LinkLost, Refused, unavailable
+from godwit.brokers.redis.replies import ELSEWHERE, PASSING, LinkLost, Refused, unavailable
 from godwit.brokers.redis.scripts import Script, script
+from godwit.brokers.redis.topology import topology
 from godwit.core.errors import BrokerClosed
 from godwit.core.faults import reach
 
 PATIENCE_SECONDS: Final = 10.0
-"""How long a call outlasts a server that is away: a restart, not an outage."""
+"""How long a call outlasts a server that is away: a restart or a failover, not an outage."""
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
+_ASK_SECONDS: Final = 2.0
+"""How long one who should know where things are may take to answer before the next is asked."""
+_ASKING: Final = ("ASKING",)
+_REDIRECTIONS: Final = 5
+Command = Sequence[Argument]
 
 
 class Servers:
-    """The server of a broker, reached through a bounded pool."""
+    """The servers of a broker, each reached through a bounded pool."""
 
     def __init__(
         self,
-        address: Address,
+        target: Target,
         *,
         max_connections: int,
         wait_seconds: float,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        self.address = address
-        self._pool = Pool(address, size=max_connections, wait_seconds=wait_seconds)
+        self.target = target
+        self.topology = topology(target)
+        self.max_connections = max_connections
+        self._wait_seconds = wait_seconds
         self._patience_seconds = patience_seconds
+        self._pools: dict[Address, Pool] = {}
+        self._looking: asyncio.Task[None] | None = None
         self.closed = False
 
     @property
+    def shown(self) -> str:
+        """The address as it may be shown."""
+        return self.target.shown
+
+    @property
     def pool(self) -> Pool:
-        """The connections for calls."""
-        return self._pool
+        """The connections for calls to the server of the URL, when it is only one."""
+        return self._pool_at(self.target.data)
+
+    def _pool_at(self, address: Address) -> Pool:
+        pool = self._pools.get(address)
+        if pool is None:
+            pool = Pool(address, size=self.max_connections, wait_seconds=self._wait_seconds, slow=self._suspect)
+            self._pools[address] = pool
+        return pool
 
     async def open(self) -> None:
-        """Connect once; what is wrong with the address or the password is said now, without patience."""
+        """Find the servers and connect once; what is wrong with them or the password is said now, without patience."""
         try:
-            self._pool.release(await self._pool.acquire())
+            await self._look()
+            for address in self.topology.addresses():
+                pool = self._pool_at(address)
+                pool.release(await pool.acquire())
         except (LinkLost, Refused) as error:
-            raise unavailable(self.address.shown, error) from error
+            raise unavailable(self.shown, error) from error
+
+    # Calls
 
     async def run(
         self,
@@ -64,84 +91,247 @@ class Servers:
         *,
         again: bool = True,
         signed: bool = False,
+        then: Command | None = None,
     ) -> Any:
         """Run a script; `again` says that running it twice after a lost reply does no harm.
 
-        When `signed`, the run id of the server that the call really goes to is the last argument.
+        When `signed`, the run id of the server that the call really goes to is the last argument. The command `then`
+        follows over the same connection; the answer is then a pair.
         """
         what = script(name)
         command = ("EVALSHA", what.sha, len(keys), *keys, *arguments)
-        return (await self._patiently([command], what, again=again, signed=signed))[0]
+        replies = await self._patiently([command], what, again=again, signed=signed, then=then)
+        return replies[0] if then is None else (replies[0], replies[1])
 
     async def run_each(
         self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]], *, signed: bool = False
     ) -> list[Any]:
-        """Run a script several times, each with keys and arguments of its own, in one round trip."""
+        """Run a script several times, each with keys and arguments of its own, in one round trip to each server."""
         what = script(name)
         commands = [("EVALSHA", what.sha, len(keys), *keys, *arguments) for keys, arguments in calls]
         return await self._patiently(commands, what, again=True, signed=signed) if commands else []
 
-    async def ask(self, *commands: Sequence[Argument]) -> list[Any]:
-        """Send plain commands together; return their replies."""
+    async def ask(self, *commands: Command) -> list[Any]:
+        """Send plain commands, each with its key after its name; return their replies."""
         return await self._patiently(commands, None, again=True)
 
     async def _patiently(
-        self, commands: Sequence[Sequence[Argument]], what: Script | None, *, again: bool, signed: bool = False
+        self,
+        commands: Sequence[Command],
+        what: Script | None,
+        *,
+        again: bool,
+        signed: bool = False,
+        then: Command | None = None,
     ) -> list[Any]:
         name = "ask" if what is None else what.name
         reach(f"redis.before_{name}")
+        call = _Call(commands, what, signed=signed, then=then)
         until: float | None = None
         pause = _FIRST_PAUSE
         while True:
             if self.closed:
-                raise BrokerClosed(f"The Redis broker on {self.address.shown}")
+                raise BrokerClosed(f"The Redis broker on {self.shown}")
+            seen = self.topology.generation
             try:
-                replies = await self._once(commands, what, signed=signed)
+                failure = await self._round(call)
             except LinkLost as error:
-                failure: LinkLost | Refused = error
-                if not again:
-                    raise unavailable(self.address.shown, error) from error
-            except Refused as error:
                 failure = error
-                if error.word == "OOM":
-                    raise
-                if error.word not in PASSING:
-                    raise unavailable(self.address.shown, error) from error
-            else:
+                if not again:
+                    raise unavailable(self.shown, error) from error
+            if failure is None:
                 reach(f"redis.after_{name}")
-                return replies
+                return call.replies
+            if isinstance(failure, Refused) and failure.word not in PASSING:
+                if failure.word == "OOM":
+                    raise failure
+                raise unavailable(self.shown, failure) from failure
             until = until or time.monotonic() + self._patience_seconds
             if self.closed:
-                raise BrokerClosed(f"The Redis broker on {self.address.shown}") from failure
+                raise BrokerClosed(f"The Redis broker on {self.shown}") from failure
             if time.monotonic() + pause > until:
-                raise unavailable(self.address.shown, failure) from failure
+                raise unavailable(self.shown, failure) from failure
             await asyncio.sleep(pause * (0.5 + random.random()))
+            if isinstance(failure, LinkLost) or failure.word in ELSEWHERE:
+                await self._look_again(seen)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _once(self, commands: Sequence[Sequence[Argument]], what: Script | None, *, signed: bool) -> list[Any]:
-        replies = await self._pool.call(*commands, signed=signed)
-        for reply in replies:
-            if isinstance(reply, hiredis.ReplyError):
-                break
-        else:
-            return replies
-        refusal = Refused(str(reply))
-        if refusal.word == "NOSCRIPT" and what is not None:
-            loaded = await self._pool.call(("SCRIPT", "LOAD", what.source))
-            replies = await self._pool.call(*commands, signed=signed)
-            failed = next((one for one in (*loaded, *replies) if isinstance(one, hiredis.ReplyError)), None)
-            if failed is None:
-                return replies
-            refusal = Refused(str(failed))
-        raise refusal
+    async def _round(self, call: _Call) -> LinkLost | Refused | None:
+        """Send what has no reply yet to those who have the keys; return why something has none still."""
+        for _ in range(_REDIRECTIONS):
+            parts: dict[Address, list[int]] = {}
+            for index in call.left:
+                address = self.topology.address_of(call.key(index))
+                if address is None:
+                    return Refused("CLUSTERDOWN no server is known to have the key")
+                parts.setdefault(address, []).append(index)
+            if len(parts) == 1:
+                ((address, indexes),) = parts.items()
+                problem: LinkLost | Refused | None = await self._send(call, address, indexes)
+            else:
+                problem = await self._send_to_all(call, parts)
+            if problem is None or not str(problem).startswith("MOVED "):
+                return problem
+        return Refused("TRYAGAIN it was redirected too often")
 
-    async def blocking(self) -> Link:
-        """Return a connection of its own, outside the pool, for commands that block."""
-        link = Link(self.address)
-        await link.open(CONNECT_SECONDS)
+    async def _send_to_all(self, call: _Call, parts: dict[Address, list[int]]) -> LinkLost | Refused | None:
+        sent = [self._send(call, address, indexes) for address, indexes in parts.items()]
+        problem: LinkLost | Refused | None = None
+        for result in await asyncio.gather(*sent, return_exceptions=True):
+            if isinstance(result, BaseException) and not isinstance(result, LinkLost):
+                raise result
+            problem = problem or result
+        return problem
+
+    async def _send(self, call: _Call, address: Address, indexes: Sequence[int]) -> Refused | None:
+        """Send some commands to one server; return the last refusal, after having learned from all of them."""
+        pool, what = self._pool_at(address), call.what
+        refusals = call.take(indexes, await pool.call(*call.words(indexes), signed=call.signed))
+        if what is not None and any(refusal.word == "NOSCRIPT" for refusal in refusals.values()):
+            (loaded,) = await pool.call(("SCRIPT", "LOAD", what.source))
+            if isinstance(loaded, hiredis.ReplyError):
+                return Refused(str(loaded))
+            indexes = list(refusals)
+            refusals = call.take(indexes, await pool.call(*call.words(indexes), signed=call.signed))
+        problem: Refused | None = None
+        for index, refusal in refusals.items():
+            word, *where = str(refusal).split(" ")
+            if word == "MOVED":
+                self.topology.moved(int(where[0]), where[1], address)
+            elif word == "ASK" and (asked := await self._send_asking(call, index, where[1], address)) is None:
+                continue
+            problem = refusal if word != "ASK" else asked
+        return problem
+
+    async def _send_asking(self, call: _Call, index: int, place: str, address: Address) -> Refused | None:
+        """Send a command to the server that is getting its slot."""
+        pool, what = self._pool_at(self.topology.named(place, address)), call.what
+        for _ in range(2):
+            replies = await pool.call(_ASKING, *call.words([index]), signed=call.signed)
+            refusal = call.take([index], replies[1:]).get(index)
+            if refusal is None or refusal.word != "NOSCRIPT" or what is None:
+                return refusal
+            await pool.call(("SCRIPT", "LOAD", what.source))
+        return refusal
+
+    async def blocking(self, key: str) -> Link:
+        """Return a connection of its own, outside the pools, for commands that block for a key."""
+        address = self.topology.address_of(key)
+        if address is None:
+            await self._look_again(self.topology.generation)
+            address = self.topology.address_of(key)
+        if address is None:
+            raise LinkLost("no server is known to have the key")
+        link = Link(address)
+        seen = self.topology.generation
+        try:
+            await link.open(CONNECT_SECONDS)
+        except LinkLost:
+            await self._look_again(seen)
+            raise
         return link
+
+    # Where things are
+
+    async def _look(self) -> None:
+        """Ask those who know where things are, until one answers; give up pools of servers that no longer count."""
+        problem: LinkLost | Refused | None = None
+        for address in self.topology.asked():
+            try:
+                self.topology.learn(address, await _answer(address, self.topology.question))
+            except (LinkLost, Refused) as error:
+                # One who says what is wrong with the URL tells more than one who says nothing.
+                problem = error if problem is None or isinstance(error, Refused) else problem
+                continue
+            for gone in self._pools.keys() - set(self.topology.addresses()):
+                self._pools.pop(gone).close()
+            return
+        if problem is not None:
+            raise problem
+
+    async def _look_again(self, seen: int) -> None:
+        """Look where things are, unless somebody did after `seen`; those who fail together look once."""
+        if self.topology.generation != seen or not self.topology.asked():
+            return
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._looking.add_done_callback(self._looked)
+        await asyncio.wait([self._looking])
+
+    async def look_again(self) -> None:
+        """Look where things are: somebody was told that they are elsewhere."""
+        await self._look_again(self.topology.generation)
+
+    def _looked(self, task: asyncio.Task[None]) -> None:
+        self._looking = None
+        if not task.cancelled():
+            task.exception()  # seen: whoever waited finds out by the next failure
+
+    def _suspect(self) -> None:
+        """Look whether another has taken the place of a server that takes long to answer: calls to it then end."""
+        if self.topology.asked() and self._looking is None and not self.closed:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._looking.add_done_callback(self._looked)
 
     def close(self) -> None:
         """End all connections."""
         self.closed = True
-        self._pool.close()
+        if self._looking is not None:
+            self._looking.cancel()
+        for pool in self._pools.values():
+            pool.close()
+
+
+async def _answer(address: Address, question: Sequence[str]) -> Any:
+    """Ask one who should know."""
+    link = Link(address)
+    await link.open(_ASK_SECONDS)
+    try:
+        async with asyncio.timeout(_ASK_SECONDS):
+            (answer,) = await link.send(question)
+    except TimeoutError:
+        raise LinkLost(f"{address.place} does not answer") from None
+    finally:
+        link.close()
+    if isinstance(answer, hiredis.ReplyError):
+        raise Refused(str(answer))
+    return answer
+
+
+class _Call:
+    """Commands that belong together, and the replies that have come."""
+
+    __slots__ = ("_commands", "_then", "left", "replies", "signed", "what")
+
+    def __init__(self, commands: Sequence[Command], what: Script | None, *, signed: bool, then: Command | None) -> None:
+        self._commands, self.what, self.signed, self._then = commands, what, signed, then
+        self.replies: list[Any] = [None] * len(commands)
+        self.left: Sequence[int] = range(len(commands))
+
+    def key(self, index: int) -> str:
+        """Return the key that decides where a command goes."""
+        return self._commands[index][3 if self.what is not None else 1]  # type: ignore[return-value]
+
+    def words(self, indexes: Sequence[int]) -> Sequence[Command]:
+        """Return what is sent for some commands."""
+        if self._then is not None:
+            return (self._commands[indexes[0]], self._then)
+        return self._commands if len(indexes) == len(self._commands) else [self._commands[index] for index in indexes]
+
+    def take(self, indexes: Sequence[int], replies: list[Any]) -> dict[int, Refused]:
+        """Take the replies to some commands; return what was refused."""
+        refused: dict[int, Refused] = {}
+        for place, index in enumerate(indexes):
+            reply = replies[place]
+            if isinstance(reply, hiredis.ReplyError):
+                refused[index] = Refused(str(reply))
+            else:
+                self.replies[index] = reply
+        if self._then is not None and not refused:
+            self.replies = replies
+        if len(indexes) == len(self.left) and not refused:
+            self.left = ()
+        else:
+            done = set(indexes) - refused.keys()
+            self.left = [index for index in self.left if index not in done]
+        return refused

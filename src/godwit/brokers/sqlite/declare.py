@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from godwit.brokers.arguments import groups_or_default
+from godwit.brokers.arguments import groups_or_default, one_server_only
 from godwit.brokers.sqlite.clearing import clear_group, removal_row
 from godwit.brokers.sqlite.rows import INSERT_GROUP, Queue, new_group_values
 from godwit.brokers.sqlite.work import Work
@@ -20,6 +20,7 @@ from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, GroupSpec, QueueSpec, c
 def declare(work: Work, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
     """Create a queue and groups, or change their settings."""
     queue = work.find_queue(spec.name)
+    one_server_only(spec)
     wanted = groups_or_default(groups, exists=queue is not None)
     if queue is not None:
         _check_fixed(work, queue, spec, wanted)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from godwit.brokers.arguments import groups_or_default
+from godwit.brokers.arguments import groups_or_default, one_server_only
 from godwit.brokers.rabbitmq.ledger.books import DEAD, SENDING, WAITING, Books, QueueBook
 from godwit.core.errors import AlreadyExistsError, InvalidSetting
 from godwit.core.journal import Event
@@ -31,6 +31,7 @@ def wanted(books: Books, spec: QueueSpec, groups: Sequence[GroupSpec]) -> Sequen
     for group in groups:
         if group.message_ordering:
             raise InvalidSetting("message_ordering", group.message_ordering, _NO_ORDER)
+    one_server_only(spec)
     return groups_or_default(groups, exists=book is not None)
 
 

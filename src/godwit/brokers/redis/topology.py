@@ -1,0 +1,179 @@
+"""Which server has a key: one has all, a cluster's nodes share the slots, sentinels name the present master.
+
+No I/O here: who wants to know asks those whom `asked` lists with `QUESTION`, and gives the answer to `learn`. The event
+loop and the thread that renews leases do so each in their own way. Assignments are whole values, so that both may look
+at any time.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from godwit.brokers.redis.address import Address, Kind, Role, Target
+from godwit.brokers.redis.replies import Refused
+
+SLOTS: Final = 16_384
+Question = tuple[str, ...]
+
+
+@lru_cache(maxsize=16_384)
+def slot_of(key: str) -> int:
+    """Return the slot of a key: that of its hash tag, where it has one."""
+    start = key.find("{")
+    if start >= 0:
+        end = key.find("}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    return binascii.crc_hqx(key.encode(), 0) % SLOTS
+
+
+class Topology:
+    """One server that has everything."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.generation = 0
+        """How often something was learned; a failure seen before the last time may be out of date."""
+
+    def address_of(self, key: str) -> Address | None:  # noqa: ARG002
+        """Return the server of a key, None when nobody is known to have it."""
+        return self.target.data
+
+    def channel_of(self, key: str) -> str:  # noqa: ARG002
+        """Return what keys that one blocking command may wait for have in common."""
+        return ""
+
+    def addresses(self) -> Sequence[Address]:
+        """Return all servers with data that are known."""
+        return (self.target.data,)
+
+    def asked(self) -> Sequence[Address]:
+        """Return those who know where things are, the likeliest to answer first; nobody when it cannot change."""
+        return ()
+
+    @property
+    def question(self) -> Question:
+        """What to ask them."""
+        raise AssertionError("one server is where it is")
+
+    def learn(self, asked: Address, answer: Any) -> None:
+        """Take their answer."""
+
+    def moved(self, slot: int, place: str, asked: Address) -> None:
+        """Take from a redirection where a slot is now."""
+        raise Refused(f"MODE it is a node of a cluster: slot {slot} is on {place}, not on {asked.place}")
+
+    def named(self, place: str, asked: Address) -> Address:
+        """Return the server that a redirection names."""
+        host, _, port = place.rpartition(":")
+        host = host.strip("[]")
+        return self.target.data.at(host if host not in {"", "?"} else asked.host, int(port))
+
+
+class Sentinels(Topology):
+    """A master, known to sentinels by a name."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._master: Address | None = None
+        self._sentinels = target.seeds
+
+    def address_of(self, key: str) -> Address | None:  # noqa: ARG002
+        """Return the present master."""
+        return self._master
+
+    def addresses(self) -> Sequence[Address]:
+        """Return the master, when it is known."""
+        return (self._master,) if self._master is not None else ()
+
+    def asked(self) -> Sequence[Address]:
+        """Return the sentinels, who answered last first."""
+        return self._sentinels
+
+    @property
+    def question(self) -> Question:
+        """What to ask them."""
+        return ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.target.master)
+
+    def learn(self, asked: Address, answer: Any) -> None:
+        """Take the master's address."""
+        if answer is None:
+            raise Refused(f"NOMASTER the sentinel {asked.place} knows no master {self.target.master!r}")
+        host, port = (part.decode() if isinstance(part, bytes) else str(part) for part in answer)
+        self._master = self.target.data.at(host, int(port))
+        self._sentinels = (asked, *(one for one in self._sentinels if one != asked))
+        self.generation += 1
+
+
+class Cluster(Topology):
+    """Nodes that share the slots."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._nodes: tuple[Address, ...] = ()
+        self._slots: list[Address | None] = [None] * SLOTS
+
+    def address_of(self, key: str) -> Address | None:
+        """Return the master of the key's slot."""
+        return self._slots[slot_of(key)]
+
+    def channel_of(self, key: str) -> str:
+        """Return the slot: a blocking command waits for keys of one alone."""
+        return str(slot_of(key))
+
+    def addresses(self) -> Sequence[Address]:
+        """Return the masters."""
+        return self._nodes
+
+    def asked(self) -> Sequence[Address]:
+        """Return every node that is known, then those of the URL."""
+        return tuple(dict.fromkeys((*self._nodes, *self.target.seeds)))
+
+    @property
+    def question(self) -> Question:
+        """What to ask them."""
+        return ("CLUSTER", "SLOTS")
+
+    def learn(self, asked: Address, answer: Any) -> None:
+        """Take the map of slots."""
+        slots: list[Address | None] = [None] * SLOTS
+        nodes: dict[Address, None] = {}
+        for first, last, master, *_ in answer:
+            node = self.named(f"{_text(master[0])}:{int(master[1])}", asked)
+            nodes[node] = None
+            slots[first : last + 1] = [node] * (last + 1 - first)
+        self._slots, self._nodes = slots, tuple(nodes)
+        self.generation += 1
+
+    def moved(self, slot: int, place: str, asked: Address) -> None:
+        """Take from a redirection where a slot is now."""
+        node = self.named(place, asked)
+        self._slots[slot] = node
+        if node not in self._nodes:
+            self._nodes = (*self._nodes, node)
+
+
+def _text(value: bytes | str | None) -> str:
+    return value.decode() if isinstance(value, bytes) else value or ""
+
+
+def topology(target: Target) -> Topology:
+    """Return what a target is, nothing known yet."""
+    return {Kind.SINGLE: Topology, Kind.SENTINEL: Sentinels, Kind.CLUSTER: Cluster}[target.kind](target)
+
+
+def misplaced(role: Role, mode: str) -> Refused | None:
+    """Return the refusal of a server whose mode (of INFO) is not what the URL says it is."""
+    fits = {Role.SINGLE: "standalone", Role.MASTER: "standalone", Role.NODE: "cluster", Role.SENTINEL: "sentinel"}
+    if not mode or mode == fits[role]:
+        return None
+    words = {"standalone": "a single server", "cluster": "a node of a cluster", "sentinel": "a sentinel"}
+    return Refused(f"MODE it is {words.get(mode, mode)}, not a {_WANTED[role]}")
+
+
+_WANTED: Final = {
+    Role.SINGLE: "single server", Role.MASTER: "master", Role.NODE: "node of a cluster", Role.SENTINEL: "sentinel",
+}  # fmt: skip
