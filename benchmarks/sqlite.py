@@ -74,7 +74,8 @@ async def against_bare(folder: Path, count: int, repeats: int) -> dict[str, list
 
 def run(
     *,
-    count: int = 20_000,
+    count: int = 60_000,
+    deep_count: int = 10_000,
     shallow: int = 10_000,
     deep: int = 1_000_000,
     repeats: int = REPEATS,
@@ -84,7 +85,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="godwit-bench-") as name:
         folder = Path(name)
         found = asyncio.run(against_bare(folder, count, repeats))
-        depths = asyncio.run(sqlite_depth.costs(folder, (shallow, deep), count // 2, repeats))
+        depths = asyncio.run(sqlite_depth.costs(folder, (shallow, deep), deep_count, repeats))
         pairs = sqlite_together.shares(folder, count, together_repeats)
         effective = asyncio.run(sqlite_settings(folder, SPEC))
     results = [
