@@ -27,8 +27,8 @@ REDIS: Final = (
     Mutant(
         name="redis: a fast ack is not fenced by its lease",
         file="brokers/lua/ack.lua",
-        old="  if scores[i] then\n",
-        new="  if scores[i] ~= nil then\n",
+        old="  if not scores[i] then refused[#refused + 1] = i end\n",
+        new="",
         tests=(f"{OUTAGES}test_a_fast_ack_of_a_lease_that_is_gone_changes_nothing",),
     ),
     Mutant(
@@ -40,8 +40,8 @@ REDIS: Final = (
     ),
     Mutant(
         name="redis: a publish wakes nobody",
-        file="brokers/lua/publish.lua",
-        old="for g = 1, groups do redis.call('ZADD', KEYS[fill[g].b + WAKE], 0, 'w') end\n",
+        file="brokers/lua/arrive.lua",
+        old="for g = 1, groups do redis.call('ZADD', KEYS[6 + (g - 1) * BLOCK], 0, 'w') end\n",
         new="",
         tests=(f"{OUTAGES}test_a_publish_wakes_a_waiting_pull_long_before_the_next_look",),
     ),
@@ -58,7 +58,8 @@ REDIS: Final = (
         old="          return {'full', group.name, limit}\n",
         new=(
             "          for j = 1, n do redis.call('HSET', KEYS[3], ARGV[marks + j], now + window) end\n"
-            "          redis.call('HSET', meta, 'd0', now + window)\n"
+            "          generation, until0 = 0, now + window\n"
+            "          save()\n"
             "          return {'full', group.name, limit}\n"
         ),
         tests=seen_by("promise_08_limits.py::test_a_refused_publish_leaves_no_trace"),
@@ -66,22 +67,22 @@ REDIS: Final = (
     Mutant(
         name="redis: a delivery is not in the journal",
         file="brokers/lua/pull.lua",
-        old="  write('delivered', name, worker, depth, rows)\n",
-        new="",
+        old="      .. table.concat(rows), taken)\n",
+        new="      .. table.concat(rows), 0)\n",
         tests=seen_by("promise_11_bookkeeping.py::test_delivering_and_acking_are_in_the_journal_with_their_times"),
     ),
     Mutant(
         name="redis: an acked message stays in its stream",
         file="brokers/lua/ack.lua",
-        old="      redis.call('XDEL', KEYS[b + LANE + tonumber(source)], unpack(refs))\n",
+        old="    redis.call('XDEL', KEYS[b + LANE + from - 48], ...)\n",
         new="",
         tests=(f"{OUTAGES}test_a_full_server_refuses_publishes_drains_and_takes_publishes_again",),
     ),
     Mutant(
         name="redis: limits are not looked at",
-        file="brokers/lua/publish.lua",
-        old="  if not sure then\n",
-        new="  if false then\n",
+        file="brokers/lua/arrive.lua",
+        old="    or (max_bytes > 0 and group.bytes > max_bytes) then return 2 end\n",
+        new="    or (max_bytes > 0 and group.bytes > max_bytes) then group.bytes = 0 end\n",
         tests=seen_by("promise_08_limits.py::test_a_publish_over_the_limit_is_refused_naming_the_group"),
     ),
     Mutant(
@@ -139,5 +140,19 @@ REDIS: Final = (
         old="  changes = changes + expire(b, name) + due_delays(b)\n",
         new="  changes = changes + due_delays(b)\n",
         tests=seen_by("promise_09_expiry.py::test_a_message_past_its_expiry_is_a_dead_letter_and_not_delivered"),
+    ),
+    Mutant(
+        name="redis: what expires in order is never looked for",
+        file="brokers/lua/arrive.lua",
+        old="    if group[lane] == 0 then redis.call('ZADD', KEYS[b + 2], expiry, 'L' .. lane) end\n",
+        new="",
+        tests=seen_by("promise_09_expiry.py::test_a_message_past_its_expiry_is_a_dead_letter_and_not_delivered"),
+    ),
+    Mutant(
+        name="redis: a repetition is stored by the fast way",
+        file="brokers/lua/arrive.lua",
+        old="      if found[i] and tonumber(found[i]) > now then return true end\n",
+        new="",
+        tests=seen_by("promise_10_deduplication.py::test_a_repeated_id_is_answered_and_not_stored_again"),
     ),
 )

@@ -69,20 +69,74 @@ local function take_back(b, name, conf)
   return #found
 end
 
+local function after(id, other)
+  local number, tail = string.match(id, '(%d+)-(%d+)')
+  local its_number, its_tail = string.match(other, '(%d+)-(%d+)')
+  number, its_number = tonumber(number), tonumber(its_number)
+  return number > its_number or (number == its_number and tonumber(tail) > tonumber(its_tail))
+end
+
+-- Add what has expired among the entries of a lane that are in the order of their expiry to `found`, and set the time at
+-- which to look there again. Takes no more than CARE of them, and looks at ten times as many: the rest is due at once.
+local function expire_lane(b, lane, found)
+  local places = redis.call('HMGET', KEYS[b + GROUP], 'c' .. lane, 'y' .. lane)
+  local from, again, taken, pages = places[1], nil, 0, 0
+  if places[2] and (not from or after(places[2], from)) then from = places[2] end
+  repeat
+    local page = redis.call('XRANGE', KEYS[b + LANE + lane], from and '(' .. from or '-', '+', 'COUNT', CARE)
+    for _, entry in ipairs(page) do
+      local c = parse_entry(lane, entry[1], entry[2][2])
+      if c.sorted and c.expiry > now then
+        again = c.expiry
+        break
+      end
+      from = entry[1]
+      if c.sorted then
+        found[#found + 1] = {c.expiry, c.seq, c}
+        taken = taken + 1
+      end
+    end
+    pages = pages + 1
+    if not again and #page == CARE and (taken > 0 or pages == 10) then again = now end
+  until again or #page < CARE
+  if again then
+    redis.call('ZADD', KEYS[b + EXPIRING], again, 'L' .. lane)
+    if from then redis.call('HSET', KEYS[b + GROUP], 'y' .. lane, from) end -- nothing before it can expire
+  else
+    redis.call('ZREM', KEYS[b + EXPIRING], 'L' .. lane)
+    redis.call('HDEL', KEYS[b + GROUP], 'y' .. lane)
+    gauges[b][lane] = 0
+  end
+end
+
 local function expire(b, name)
-  local due = redis.call('ZRANGEBYSCORE', KEYS[b + EXPIRING], '-inf', now, 'LIMIT', 0, CARE)
+  local due = redis.call('ZRANGEBYSCORE', KEYS[b + EXPIRING], '-inf', now, 'WITHSCORES', 'LIMIT', 0, CARE)
   if #due == 0 then return 0 end
-  local rows = {}
-  for _, place in ipairs(due) do
-    local c
+  local found, rows = {}, {}
+  for n = 1, #due, 2 do
+    local place = due[n]
+    if string.byte(place) == 76 then
+      expire_lane(b, tonumber(string.sub(place, 2)), found)
+    else
+      found[#found + 1] = {tonumber(due[n + 1]), tonumber(string.sub(place, 1, 16)), nil, place}
+    end
+  end
+  table.sort(found, function(x, y)
+    if x[1] ~= y[1] then return x[1] < y[1] end
+    return x[2] < y[2]
+  end)
+  for _, one in ipairs(found) do
+    local c, place = one[3], one[4]
     -- Ending a head may have moved the next one of this list from the hash to its lane: look in both.
-    if #place == 16 then
+    if not place then
+      -- found in its lane
+    elseif #place == 16 then
       local value = redis.call('HGET', KEYS[b + PARKED], format('%.0f', tonumber(place)))
       c = value and parse(value)
     else
       c = at_entry(b, tonumber(string.sub(place, 18, 18)), string.sub(place, 20))
     end
-    local moved = to_lanes[b .. ':' .. string.sub(place, 1, 16)]
+    local moved = to_lanes[b .. ':' .. padded(one[2])]
     if not c and moved then c = at_entry(b, moved[1], moved[2]) end
     if c then
       withdraw(b, c)
@@ -106,13 +160,13 @@ local function due_delays(b)
   return #due
 end
 
-local CONF = {'mc', 'ma', 'bmin', 'bmax', 'fo', 'looked', 'shortest', 'run', 'fm', 'fb', 'pulls', 'lbytes', 'ordered'}
+local CONF = {'mc', 'ma', 'bmin', 'bmax', 'fo', 'looked', 'shortest', 'run'}
 
 local function configuration(b)
   local values, conf = redis.call('HMGET', KEYS[b + GROUP], unpack(CONF)), {}
   for n, field in ipairs(CONF) do conf[field] = values[n] end
   if not conf.looked then return nil end
-  for _, field in ipairs({'mc', 'ma', 'looked', 'fm', 'fb', 'pulls', 'lbytes'}) do
+  for _, field in ipairs({'mc', 'ma', 'looked'}) do
     conf[field] = tonumber(conf[field] or 0)
   end
   return conf

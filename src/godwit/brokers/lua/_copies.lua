@@ -1,10 +1,14 @@
 -- Included after _step.lua: copies and the places they wait in.
 -- A group's keys come in blocks of 15, in the order below; `b` is the number of the key before a block.
 -- A copy is stored as its head (seq, lane, ready_at, expiry, attempt, failures, crashes, returned, errors) followed by
--- its blob (size, id, type, ordering key, ...), all MessagePack. A lane's entry whose id does not end in -9 and 15
--- digits has no head: it was published as <publish_seq>-<ready_at>, has no expiry and was never delivered.
+-- its blob (size, id, type, ordering key, ...), all MessagePack. So are the entries of lanes whose ids end in -9 and 15
+-- digits. Those that were published to their lane and never delivered have no head. <publish_seq>-<ready_at>: the blob of
+-- a message that does not expire. <publish_seq>-8<ready_at, 15 digits>: expiry and blob of one that does; among these
+-- no later one in a lane expires earlier, so that instead of each only the lane is in `expiring`, as L<lane>, by a time
+-- not later than the expiry of the first that waits. Every other waiting copy that expires is there itself.
 local GROUP, LANE, PARKED, AGAIN, DELAYED, BLOCKED, HEADS, LEASES = 1, 2, 6, 7, 8, 9, 10, 11
 local BATCHES, EXPIRING, LETTERS, WAKE, BLOCK = 12, 13, 14, 15, 15
+local HEADED, SORTED = 57, 56 -- the bytes 9 and 8
 local AGAIN_LANE = 281474976710656 -- 2^48: `again` holds all lanes, by lane and then by publish_seq
 
 local function padded(n) return format('%016.0f', n) end
@@ -25,14 +29,20 @@ end
 local function parse_entry(lane, id, value)
   local dash = string.find(id, '-', 1, true)
   local tail = string.sub(id, dash + 1)
-  local c
-  if #tail == 16 and string.byte(tail) == 57 then
+  local form, c = #tail == 16 and string.byte(tail), nil
+  if form == HEADED then
     c = parse(value)
   else
-    local _, size, mid, type, key = unpack_limit(value, 4, 0)
+    local at, expiry, blob, ready_at = 0, 0, value, tail
+    if form == SORTED then
+      at, expiry = unpack_limit(value, 1, 0)
+      blob, ready_at = string.sub(value, at + 1), string.sub(tail, 2)
+    end
+    local _, size, mid, type, key = unpack_limit(value, 4, at)
     c = {
-      seq = tonumber(string.sub(id, 1, dash - 1)), lane = lane, ready = tonumber(tail), expiry = 0, attempt = 0,
-      failures = 0, crashes = 0, returned = 0, errors = {}, blob = value, size = size, id = mid, type = type, key = key,
+      seq = tonumber(string.sub(id, 1, dash - 1)), lane = lane, ready = tonumber(ready_at), expiry = expiry, attempt = 0,
+      failures = 0, crashes = 0, returned = 0, errors = {}, blob = blob, size = size, id = mid, type = type, key = key,
+      sorted = form == SORTED,
     }
   end
   c.entry = id
@@ -65,11 +75,7 @@ local function at_member(b, member)
   return c
 end
 
-local function depth(b)
-  local n = redis.call('HLEN', KEYS[b + PARKED])
-  for lane = 0, 3 do n = n + redis.call('XLEN', KEYS[b + LANE + lane]) end
-  return n
-end
+local function depth(b) return gauges[b].depth end
 
 local function ready(b)
   return depth(b) - redis.call('ZCARD', KEYS[b + DELAYED]) - redis.call('ZCARD', KEYS[b + BLOCKED])
@@ -89,7 +95,7 @@ end
 local function unstore(b, c)
   if c.entry then
     redis.call('XDEL', KEYS[b + LANE + c.lane], c.entry)
-    if c.expiry > 0 then
+    if c.expiry > 0 and not c.sorted then
       redis.call('ZREM', KEYS[b + EXPIRING], padded(c.seq) .. ':' .. format('%.0f', c.lane) .. ':' .. c.entry)
     end
   else
@@ -150,14 +156,15 @@ end
 -- Count a copy out that was taken from the set it waited in, and let the next of its key come.
 local function finish(b, c)
   unstore(b, c)
-  redis.call('HINCRBY', KEYS[b + GROUP], 'bytes', -c.size)
+  local held = gauges[b]
+  held.depth, held.bytes = held.depth - 1, held.bytes - c.size
   release(b, c)
 end
 
 local function unlease(b, c)
   redis.call('ZREM', KEYS[b + LEASES], c.member)
   redis.call('HDEL', KEYS[b + BATCHES], c.member)
-  redis.call('HINCRBY', KEYS[b + GROUP], 'lbytes', -c.size)
+  gauges[b].leased = gauges[b].leased - c.size
 end
 
 local function letter(b, c, kind)
@@ -171,7 +178,8 @@ local function bury(b, c, kind)
 end
 
 local function admit(b, c, ordered)
-  redis.call('HINCRBY', KEYS[b + GROUP], 'bytes', c.size)
+  local held = gauges[b]
+  held.depth, held.bytes = held.depth + 1, held.bytes + c.size
   if ordered and type(c.key) == 'string' then
     if redis.call('HEXISTS', KEYS[b + HEADS], c.key) == 1 then
       park(b, c)

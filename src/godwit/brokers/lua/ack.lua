@@ -1,57 +1,72 @@
 -- Ack leases of one worker: the fast way for what `settle` does too, for rows that the client could encode.
 --
 -- KEYS   1 meta, 2 journal, then the group's 15 keys; the group does not keep the order of keys
--- ARGV   1 time, 2 queue, 3 group, 4 worker, 5 number of acks n (at most 200, each lease once),
---        then n lease members, n sizes, n journal rows
+-- ARGV   1 time, 2 queue, 3 group, 4 worker, 5 number of acks n (at most 200, each lease once), 6 sum of their sizes,
+--        7 n journal rows as one text, 8 lengths of these rows and sizes: MessagePack [length, size, ...], then n lease members,
+--        n references: what follows the first character of a member, up to the colon
 -- Gives  the indexes (from 1) of those that were not, or no longer, leased: they change nothing but the journal.
 -- Works above maxmemory.
+local fields = {'g:' .. ARGV[3]}
 --@include _step
-local GROUP, LANE, PARKED, LEASES, WAKE = 1, 2, 6, 11, 15
-local b, name, worker, n = 2, ARGV[3], ARGV[4], tonumber(ARGV[5])
-local sizes, texts = 5 + n, 5 + 2 * n
-local state = redis.call('HMGET', KEYS[b + GROUP], 'looked', 'flow', 'bytes', 'lbytes')
-if not state[1] then
+local LANE, PARKED, LEASES, WAKE = 2, 6, 11, 15
+local b, name, worker, n, bytes, rows = 2, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
+local held, refs = gauge(b, name, kept[4]), 8 + n
+if not held then
   local all = {}
   for i = 1, n do all[i] = i end
   return all
 end
-local scores = redis.call('ZMSCORE', KEYS[b + LEASES], unpack(ARGV, 6, 5 + n))
-local gone, members, rows, bytes, refused, refused_rows = {}, {}, {}, 0, {}, {}
+local scores = redis.call('ZMSCORE', KEYS[b + LEASES], unpack(ARGV, 9, refs))
+local refused, one_lane, source = {}, true, string.byte(ARGV[9])
 for i = 1, n do
-  local member = ARGV[5 + i]
-  if scores[i] then
-    local source, colon = string.sub(member, 1, 1), string.find(member, ':', 1, true)
-    local refs = gone[source]
-    if not refs then
-      refs = {}
-      gone[source] = refs
-    end
-    refs[#refs + 1] = string.sub(member, 2, colon - 1)
-    members[#members + 1] = member
-    bytes = bytes + ARGV[sizes + i]
-    rows[#rows + 1] = ARGV[texts + i]
+  if not scores[i] then refused[#refused + 1] = i end
+  if string.byte(ARGV[8 + i]) ~= source then one_lane = false end
+end
+
+local function forget(from, ...)
+  if from == 112 then -- p
+    redis.call('HDEL', KEYS[b + PARKED], ...)
   else
-    refused[#refused + 1] = i
-    if #member > 0 and #member <= 64 then refused_rows[#refused_rows + 1] = '\145' .. pack(member) end
+    redis.call('XDEL', KEYS[b + LANE + from - 48], ...)
   end
 end
-if #members > 0 then
-  redis.call('ZREM', KEYS[b + LEASES], unpack(members))
-  for source, refs in pairs(gone) do
-    if source == 'p' then
-      redis.call('HDEL', KEYS[b + PARKED], unpack(refs))
-    else
-      redis.call('XDEL', KEYS[b + LANE + tonumber(source)], unpack(refs))
+
+-- Those that are leased, where others are not, or where they come from several places.
+local function each()
+  local lengths, at, texts, members, by_source = cmsgpack.unpack(ARGV[8]), 0, {}, {}, {}
+  bytes = 0
+  for i = 1, n do
+    if scores[i] then
+      local from = string.byte(ARGV[8 + i])
+      by_source[from] = by_source[from] or {}
+      table.insert(by_source[from], ARGV[refs + i])
+      members[#members + 1] = ARGV[8 + i]
+      texts[#texts + 1] = string.sub(rows, at + 1, at + lengths[2 * i - 1])
+      bytes = bytes + lengths[2 * i]
     end
+    at = at + lengths[2 * i - 1]
   end
-  redis.call('HSET', KEYS[b + GROUP], 'bytes', state[3] - bytes, 'lbytes', state[4] - bytes)
-  if state[2] == '1' then redis.call('ZADD', KEYS[b + WAKE], 0, 'w') end
+  rows, n = table.concat(texts), #members
+  if n == 0 then return end
+  redis.call('ZREM', KEYS[b + LEASES], unpack(members))
+  for from, gone in pairs(by_source) do forget(from, unpack(gone)) end
+end
+
+if #refused == 0 and one_lane then
+  redis.call('ZREM', KEYS[b + LEASES], unpack(ARGV, 9, refs))
+  forget(source, unpack(ARGV, refs + 1, refs + n))
 else
   redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
+  each()
 end
-local after = redis.call('HLEN', KEYS[b + PARKED])
-for lane = 0, 3 do after = after + redis.call('XLEN', KEYS[b + LANE + lane]) end
-write('acked', name, worker, after, rows)
-for i = 1, #refused_rows do write('ack_refused', name, nil, after, {refused_rows[i]}) end
+if n > 0 then
+  held.depth, held.bytes, held.leased = held.depth - n, held.bytes - bytes, held.leased - bytes
+  if held.flow == 1 then redis.call('ZADD', KEYS[b + WAKE], 0, 'w') end
+  write('acked', name, worker, held.depth, array(n) .. rows, n)
+end
+for _, i in ipairs(refused) do
+  local member = ARGV[8 + i]
+  if #member > 0 and #member <= 64 then write('ack_refused', name, nil, held.depth, {'\145' .. pack(member)}) end
+end
 save()
 return refused

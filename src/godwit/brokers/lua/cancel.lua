@@ -4,10 +4,12 @@
 -- ARGV   1 time, 2 queue, 3 group, 4 message id, 5 where to go on: '' to begin, or what the call before gave
 -- Gives  {copies deleted, where to go on}; the second is '' when all was looked through.
 -- Works above maxmemory.
+local fields = {'g:' .. ARGV[3]}
 --@include _step
 --@include _copies
 local b, name, wanted, from = 2, ARGV[3], ARGV[4], ARGV[5]
 local LOOK = 1000
+if not gauge(b, name, kept[4]) then return {0, ''} end
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 local found, looked, place, where = {}, 0, 'p', '0'
 if from ~= '' then place, where = string.sub(from, 1, 1), string.sub(from, 2) end

@@ -8,10 +8,12 @@
 --        control bytes, 1 for message_ordering (0 for none); last the server's run id
 -- Gives  {'stale'} when the version is another, {'type', key, found} when a key of another type is in the way: nothing
 --        has changed then. Else {'ok', new version}.
+local fields = {'spec'}
+for g = 1, tonumber(ARGV[7]) do fields[1 + g] = 'g:' .. ARGV[8 + 11 * (g - 1)] end
 --@include _step
 --@include _copies
-local version = kept[7] and kept[6] or ''
-if version ~= ARGV[3] then return {'stale'} end
+local present = kept[4] and version or ''
+if present ~= ARGV[3] then return {'stale'} end
 local TYPES = {
   'hash', 'stream', 'stream', 'stream', 'stream', 'hash', 'zset', 'zset', 'zset', 'hash', 'zset', 'hash', 'zset',
   'stream', 'zset',
@@ -33,18 +35,20 @@ if not epoch then
 end
 local next_version = redis.call('HINCRBY', meta, 'v', 1)
 redis.call('HSET', meta, 'spec', ARGV[4], 'groups', ARGV[5])
-if version == '' then
-  redis.call('HSET', meta, 'published', 0, 'duplicates', 0)
+if present == '' then
+  published = 0
+  redis.call('HSET', meta, 'duplicates', 0)
   write('queue_created', nil, nil, nil, {'\145' .. string.char(0xc6) .. struct.pack('>I4', #ARGV[4]) .. ARGV[4]})
 end
 for g = 1, groups do
   local b, at = 3 + (g - 1) * BLOCK, 7 + 11 * (g - 1)
   local name, spec, new = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
-  local flow = (ARGV[at + 9] ~= '0' or ARGV[at + 10] ~= '0') and '1' or '0'
+  local held = gauge(b, name, kept[4 + g]) or gauge(b, name, pack(0, 0, 0, 0, 0, 0, 0, 0))
+  held.flow = (ARGV[at + 9] ~= '0' or ARGV[at + 10] ~= '0') and 1 or 0
   redis.call('HSET', KEYS[b + GROUP], 'mc', ARGV[at + 4], 'ma', ARGV[at + 5], 'bmin', ARGV[at + 6], 'bmax', ARGV[at + 7],
-    'fo', ARGV[at + 8], 'fm', ARGV[at + 9], 'fb', ARGV[at + 10], 'ordered', ARGV[at + 11], 'flow', flow)
+    'fo', ARGV[at + 8], 'fm', ARGV[at + 9], 'fb', ARGV[at + 10], 'ordered', ARGV[at + 11])
   if new then
-    redis.call('HSET', KEYS[b + GROUP], 'looked', now, 'run', ARGV[#ARGV], 'bytes', 0, 'lbytes', 0, 'dropped', 0, 'pulls', 0,
+    redis.call('HSET', KEYS[b + GROUP], 'looked', now, 'run', ARGV[#ARGV], 'dropped', 0, 'pulls', 0,
       'letters', redis.call('HGET', meta, 'letters:' .. name) or 0)
     redis.call('HDEL', meta, 'letters:' .. name)
     write('group_created', name, nil, 0, {'\145' .. string.char(0xc6) .. struct.pack('>I4', #spec) .. spec})

@@ -5,11 +5,14 @@
 --        letters, then the groups' names, then per letter: number of its group, its number
 -- Gives  the indexes (from 1) of letters that do not exist.
 -- Works above maxmemory.
+local fields = {}
+for g = 1, tonumber(ARGV[4]) do fields[g] = 'g:' .. ARGV[5 + g] end
 --@include _step
 --@include _copies
 local target, groups, n = text(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 local missing, order, rows = {}, {}, {}
+for g = 1, groups do gauge(2 + (g - 1) * BLOCK, ARGV[5 + g], kept[3 + g]) end
 for i = 1, n do
   local at = 5 + groups + 2 * (i - 1)
   local g, id = tonumber(ARGV[at + 1]), ARGV[at + 2] .. '-0'

@@ -5,6 +5,8 @@
 --        then per lease: number of its group, lease member
 -- Gives  the indexes (from 1) of those that were not, or no longer, leased: they change nothing but the journal.
 -- Works above maxmemory.
+local fields = {}
+for g = 1, tonumber(ARGV[3]) do fields[g] = 'g:' .. ARGV[5 + g] end
 --@include _step
 --@include _copies
 local groups, n, length = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -15,6 +17,7 @@ if not epoch then
 end
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 local order, rows, refused = {}, {}, {}
+for g = 1, groups do gauge(2 + (g - 1) * BLOCK, ARGV[5 + g], kept[3 + g]) end
 for i = 1, n do
   local g, member = tonumber(ARGV[5 + groups + 2 * i - 1]), ARGV[5 + groups + 2 * i]
   local b = 2 + (g - 1) * BLOCK
@@ -43,7 +46,7 @@ local indexes = {}
 for place, one in ipairs(refused) do
   local b = 2 + (one[1] - 1) * BLOCK
   indexes[place] = one[3]
-  if #one[2] > 0 and #one[2] <= 64 and redis.call('EXISTS', KEYS[b + GROUP]) == 1 then
+  if #one[2] > 0 and #one[2] <= 64 and gauges[b] then
     write('ack_refused', ARGV[5 + one[1]], nil, depth(b), {'\145' .. pack(one[2])})
   end
 end

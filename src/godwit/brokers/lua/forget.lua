@@ -3,13 +3,9 @@
 -- KEYS   1 meta, 2 journal, 3 dedup0, 4 dedup1, 5 later
 -- ARGV   1 time, 2 queue
 -- Works above maxmemory.
+local fields = {}
 --@include _step
 redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
-local ends = redis.call('HMGET', meta, 'd0', 'd1')
-for n = 1, 2 do
-  if ends[n] and tonumber(ends[n]) <= now then
-    redis.call('UNLINK', KEYS[2 + n])
-    redis.call('HDEL', meta, 'd' .. (n - 1))
-  end
-end
+if until0 > 0 and until0 <= now then redis.call('UNLINK', KEYS[3]) end
+if until1 > 0 and until1 <= now then redis.call('UNLINK', KEYS[4]) end
 return 0

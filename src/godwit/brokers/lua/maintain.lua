@@ -4,6 +4,8 @@
 -- ARGV   1 time, 2 queue, then the groups' names, last the server's run id
 -- Gives  {changes, 1 when more is due than one call may do}.
 -- Works above maxmemory. Any number of processes may call it at once.
+local fields = {}
+for g = 1, #ARGV - 3 do fields[g] = 'g:' .. ARGV[2 + g] end
 --@include _step
 --@include _copies
 --@include _care
@@ -30,10 +32,16 @@ end
 local changes, more = 0, 0
 for g = 1, #ARGV - 3 do
   local b, name = 2 + (g - 1) * BLOCK, ARGV[2 + g]
-  local conf = configuration(b)
+  local conf, held = configuration(b), gauge(b, name, kept[3 + g])
   if conf then
     local done = care(b, name, conf, ARGV[#ARGV])
     forget_batches(b)
+    for lane = 0, 3 do
+      if held[lane] > 0 and redis.call('XLEN', KEYS[b + LANE + lane]) == 0 then
+        redis.call('ZREM', KEYS[b + EXPIRING], 'L' .. lane)
+        held[lane] = 0
+      end
+    end
     for _, key in ipairs({LEASES, EXPIRING, DELAYED}) do
       if #redis.call('ZRANGEBYSCORE', KEYS[b + key], '-inf', now, 'LIMIT', 0, 1) > 0 then more = 1 end
     end

@@ -17,11 +17,12 @@
 -- Gives  {'stale'} when the settings have another version, {'full', group, limit} when a group is full and refuses:
 --        nothing has changed then. Else {'ok', indexes of repetitions...}, counted from 1.
 -- Begins with a command that is refused above maxmemory: the marker that wakes, or the time.
+local fields = {}
+for g = 1, tonumber(ARGV[6]) do fields[g] = 'g:' .. ARGV[17 + 3 * g] end
 --@include _step
-local GROUP, LANE, PARKED, DELAYED, EXPIRING, WAKE, BLOCK = 1, 2, 6, 8, 13, 15, 15
-local NEVER_TRIED = '\0\0\0\0\144' -- the end of a head: no attempt, failure, crash or return, and no errors
+local GROUP, LANE, PARKED, DELAYED, WAKE, BLOCK = 1, 2, 6, 8, 15, 15
 local mode, n, groups = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-if kept[6] ~= ARGV[3] or not kept[7] then return {'stale'} end
+if version ~= ARGV[3] then return {'stale'} end
 local max_size, max_bytes, max_delayed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local window, total, lanes, codes, twice = tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13], ARGV[15] ~= ''
 local row_start, ordered_from, names = ARGV[16], tonumber(ARGV[18]), 19
@@ -38,16 +39,17 @@ local expiries = ARGV[19] ~= '' and cmsgpack.unpack(ARGV[19])
 local fill = {}
 for g = 1, groups do
   local b = 6 + (g - 1) * BLOCK
-  local deep = redis.call('HLEN', KEYS[b + PARKED])
-  for lane = 0, 3 do deep = deep + redis.call('XLEN', KEYS[b + LANE + lane]) end
+  redis.call('HLEN', KEYS[b + PARKED])
+  for lane = 0, 3 do redis.call('XLEN', KEYS[b + LANE + lane]) end
+  local held = gauge(b, ARGV[names + 3 * g - 2], kept[3 + g])
   fill[g] = {
     b = b, name = ARGV[names + 3 * g - 2], drops = ARGV[names + 3 * g - 1] == '1', ordered = ARGV[names + 3 * g] == '1',
-    depth = deep, bytes = tonumber(redis.call('HGET', KEYS[b + GROUP], 'bytes') or 0),
+    depth = held.depth, bytes = held.bytes, held = held,
     delayed = is_odd and redis.call('ZCARD', KEYS[b + DELAYED]) or 0,
   }
 end
 
-local out, repetitions, skipped = {}, {}, 0
+local out, repetitions = {}, {}
 if mode == 'inbox' then
   for i = 1, n do
     local entry = ARGV[tickets + i]
@@ -57,12 +59,8 @@ elseif mode == 'moved' then
   local known = redis.call('ZMSCORE', KEYS[5], unpack(ARGV, tickets + 1, tickets + n))
   for i = 1, n do out[i] = known[i] and true or nil end
 end
-for _ in pairs(out) do skipped = skipped + 1 end
 
 -- Two generations of ids, each for at least one window; what is due later has a set of its own.
-local generation, began = kept[9] or '0', tonumber(kept[10] or 0)
-local until0, until1 = tonumber(kept[11] or 0), tonumber(kept[12] or 0)
-local noted = {'published', tonumber(kept[13] or 0)} -- what changes of the queue's counters
 if window > 0 and mode ~= 'moved' then
   local function look(known)
     for i = 1, n do
@@ -88,7 +86,6 @@ if window > 0 and mode ~= 'moved' then
   if #repetitions > 1 then table.sort(repetitions) end
 end
 
-local all_fresh = #repetitions == 0 and skipped == 0
 local fresh = {}
 for i = 1, n do
   if not out[i] then fresh[#fresh + 1] = i end
@@ -122,7 +119,6 @@ for g = 1, groups do
           return {'full', group.name, limit}
         else
           dropped[g][i] = true
-          group.some_dropped = true
         end
       end
     end
@@ -131,7 +127,7 @@ end
 
 -- Refused above maxmemory, and by a key of another type, before anything else has changed.
 for g = 1, groups do redis.call('ZADD', KEYS[fill[g].b + WAKE], 0, 'w') end
-if groups == 0 or mode == 'inbox' then redis.call('HSET', meta, 'at', now) end
+if groups == 0 or mode == 'inbox' then redis.call('HSET', meta, 'w', '') end
 
 if mode == 'moved' then
   local moved = {}
@@ -157,18 +153,12 @@ elseif window > 0 and #fresh > 0 then
   end
   if #pairs_later > 0 then redis.call('ZADD', KEYS[5], unpack(pairs_later)) end
   if at > 0 then
-    local other = generation == '0' and until1 or until0
-    if now - began >= window and other <= now then
-      generation, began = generation == '0' and '1' or '0', now
-      redis.call('UNLINK', KEYS[generation == '0' and 3 or 4])
-      noted[3], noted[4], noted[5], noted[6] = 'dg', generation, 'ds', format('%.0f', began)
+    if now - began >= window and (generation == 0 and until1 or until0) <= now then
+      generation, began = 1 - generation, now
+      redis.call('UNLINK', KEYS[3 + generation])
     end
-    redis.call('HSET', KEYS[generation == '0' and 3 or 4], unpack(pairs_now))
-    local latest = generation == '0' and until0 or until1
-    if now + window > latest then
-      noted[#noted + 1] = generation == '0' and 'd0' or 'd1'
-      noted[#noted + 1] = ends_at
-    end
+    redis.call('HSET', KEYS[3 + generation], unpack(pairs_now))
+    if generation == 0 then until0 = math.max(until0, now + window) else until1 = math.max(until1, now + window) end
   end
 end
 if mode == 'inbox' and #fresh + #repetitions > 0 then
@@ -180,41 +170,13 @@ end
 
 local first = pseq
 pseq = pseq + #fresh
-local packed_now, tail = pack(now), format('-%.0f', now)
-
--- Nearly always all is new, fits and is ready at once. What expires is stored as `to_lane` of _copies.lua would.
-local function plain(group, g)
-  local b, rows, at, expiring = group.b, {}, 1, {}
-  local streams = {KEYS[b + LANE], KEYS[b + LANE + 1], KEYS[b + LANE + 2], KEYS[b + LANE + 3]}
-  for i = 1, n do
-    local number, lane = first + i, string.byte(lanes, i) - 48
-    local expiry = expiries and expiries[i] or 0
-    if expiry == 0 then
-      redis.call('XADD', streams[lane + 1], format('%d', number) .. tail, 'e', ARGV[blobs + i])
-    else
-      turn = turn + 1
-      local id = format('%d-9%015d', number, turn)
-      redis.call('XADD', streams[lane + 1], id, 'e', pack(number, lane, now, expiry) .. NEVER_TRIED .. ARGV[blobs + i])
-      expiring[#expiring + 1] = format('%d', expiry)
-      expiring[#expiring + 1] = format('%016d:%d:%s', number, lane, id)
-    end
-    rows[at] = row_start
-    rows[at + 1] = pack(ARGV[ids + i], number, g - 1, groups)
-    rows[at + 2] = ARGV[middles + string.byte(codes, i)]
-    rows[at + 3] = packed_now
-    rows[at + 4] = ARGV[ends + i]
-    at = at + 5
-  end
-  if #expiring > 0 then redis.call('ZADD', KEYS[b + EXPIRING], unpack(expiring)) end
-  redis.call('HSET', KEYS[b + GROUP], 'bytes', group.bytes + total)
-  write('enqueued', group.name, nil, group.depth + n, rows, n)
-end
+local tail = format('-%.0f', now)
 
 local function each(group, g)
 --@include _copies
   local gone = dropped[g]
   local b = group.b
-  local enqueued, scheduled, drops, dead, size = {}, {}, {}, {}, 0
+  local enqueued, scheduled, drops, dead = {}, {}, {}, {}
   for place, i in ipairs(fresh) do
     local one, number = odd[i] or {i, 0, expiries and expiries[i] or 0, 0, 0, 0}, first + place
     local blob = ARGV[blobs + i]
@@ -241,13 +203,12 @@ local function each(group, g)
         dead[#dead + 1] = end_row(c, nil, 'permanent')
       elseif one[2] == 0 and one[3] == 0 and not ordered then
         redis.call('XADD', KEYS[b + LANE + lane], number .. tail, 'e', blob)
-        size = size + bytes
+        group.held.depth, group.held.bytes = group.held.depth + 1, group.held.bytes + bytes
       else
         admit(b, c, group.ordered)
       end
     end
   end
-  if size > 0 then redis.call('HINCRBY', KEYS[b + GROUP], 'bytes', size) end
   if #drops > 0 then redis.call('HINCRBY', KEYS[b + GROUP], 'dropped', #drops) end
   local after = group.depth + #enqueued + #scheduled
   write('enqueued', group.name, nil, after, enqueued)
@@ -256,15 +217,13 @@ local function each(group, g)
   write('dead_lettered', group.name, nil, after - #dead, dead)
 end
 
-for g = 1, groups do
-  if all_fresh and not is_odd and not fill[g].some_dropped then plain(fill[g], g) else each(fill[g], g) end
-end
+for g = 1, groups do each(fill[g], g) end
 if #repetitions > 0 then
   local rows = {}
   for place, i in ipairs(repetitions) do rows[place] = '\145' .. pack(ARGV[ids + i]) end
   redis.call('HINCRBY', meta, 'duplicates', #repetitions)
   write('duplicate', nil, nil, nil, rows)
 end
-noted[2] = noted[2] + #fresh
-save(noted)
+published = published + #fresh
+save()
 return {'ok', unpack(repetitions)}

@@ -9,15 +9,16 @@
 --        An ack id is <queue>#0#<group>#<source><reference>:<token>. The source is a lane's digit (the reference is the
 --        stream entry, the copy as published or with its head) or `p` (the reference is the publish_seq).
 -- Works above maxmemory.
+local fields = {'g:' .. ARGV[3]}
 --@include _step
 local GROUP, LANE, PARKED, AGAIN, DELAYED, BLOCKED, LEASES, BATCHES = 1, 2, 6, 7, 8, 9, 11, 12
 local EXPIRING, WAKE, BLOCK, AGAIN_LANE = 13, 15, 15, 281474976710656
 local b, name, worker, limit, length = 2, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local max_bytes, token, part, run = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), ARGV[10]
-local state = KEYS[b + GROUP]
-local conf = redis.call('HMGET', state, 'looked', 'shortest', 'run', 'fm', 'fb', 'pulls', 'lbytes', 'ordered', 'c0', 'c1',
-  'c2', 'c3', 'fo')
-if not conf[1] then return {'gone'} end
+local held, state = gauge(b, name, kept[4]), KEYS[b + GROUP]
+if not held then return {'gone'} end
+local conf = redis.call('HMGET', state, 'looked', 'shortest', 'run', 'fm', 'fb', 'pulls', 'ordered', 'fo', 'c0', 'c1', 'c2',
+  'c3')
 local leased = redis.call('ZCARD', KEYS[b + LEASES])
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 
@@ -26,14 +27,13 @@ local function first(key)
   return found and tonumber(found) or math.huge
 end
 
-local function soonest() return math.min(first(LEASES), first(DELAYED), first(EXPIRING)) end
-
 local changed = {'looked', now}
 if conf[3] ~= run then
   changed[3], changed[4] = 'run', run
 end
-local outage = leased > 0 and conf[13] == '1' and (conf[3] ~= run or now - conf[1] > tonumber(conf[2] or 0))
-if outage or soonest() <= now then
+local outage = leased > 0 and conf[8] == '1' and (conf[3] ~= run or now - conf[1] > tonumber(conf[2] or 0))
+local lease_due, delay_due, expiry_due = leased > 0 and first(LEASES) or math.huge, first(DELAYED), first(EXPIRING)
+if outage or math.min(lease_due, delay_due, expiry_due) <= now then
   local function look_after()
 --@include _copies
 --@include _care
@@ -42,48 +42,45 @@ if outage or soonest() <= now then
   look_after()
   -- Care may have changed it: read again what is needed.
   leased = redis.call('ZCARD', KEYS[b + LEASES])
-  conf[7] = redis.call('HGET', state, 'lbytes')
   conf[2] = redis.call('HGET', state, 'shortest')
-  if first(EXPIRING) <= now then limit = 0 end -- more has expired than one call may bury: nothing goes before it
+  lease_due, delay_due, expiry_due = first(LEASES), first(DELAYED), first(EXPIRING)
+  if expiry_due <= now then limit = 0 end -- more has expired than one call may bury: nothing goes before it
 end
 
-local flow_messages, flow_bytes, leased_bytes = tonumber(conf[4] or 0), tonumber(conf[5] or 0), tonumber(conf[7] or 0)
+local flow_messages, flow_bytes = tonumber(conf[4] or 0), tonumber(conf[5] or 0)
 if flow_messages > 0 then limit = math.min(limit, flow_messages - leased) end
 local inbox = redis.pcall('XLEN', KEYS[b + BLOCK + 1]) -- an error when a key of another type is there: not ours
-local answer = {'ok', now, -1, 0, conf[8] == '1' and 1 or 0, type(inbox) == 'number' and inbox or 0}
-local given, taken, bytes, full = 6, 0, 0, false
+local answer = {'ok', now, -1, 0, conf[7] == '1' and 1 or 0, type(inbox) == 'number' and inbox or 0}
+local FACTS = #answer
+local given, taken, bytes, full, headed = FACTS, 0, 0, false, false
 local before = part < 0 and 0 or part
 local bounded = max_bytes > 0 or flow_bytes > 0
 local members, rows, unexpiring = {}, {}, {}
-local deadline = format('%.0f', now + length)
-local packed_deadline, ending = pack(now + length), ':' .. token
+local deadline, ending = format('%.0f', now + length), ':' .. token
 
 local function fits(size)
   if max_bytes > 0 and (taken > 0 or part >= 0) and before + bytes + size > max_bytes then full = true
-  elseif flow_bytes > 0 and (leased > 0 or taken > 0) and leased_bytes + bytes + size > flow_bytes then full = true end
+  elseif flow_bytes > 0 and (leased > 0 or taken > 0) and held.leased + bytes + size > flow_bytes then full = true end
   return not full
 end
 
-local function lease(lane, source, ref, value, seq, ready_at, attempt, failures, crashes, size, id, kind, key)
-  local member = source .. ref .. ending
+local function lease(source, ref, value, size)
   members[2 * taken + 1] = deadline
-  members[2 * taken + 2] = member
+  members[2 * taken + 2] = source .. ref .. ending
   taken = taken + 1
   bytes = bytes + size
   answer[given + 1] = source
   answer[given + 2] = ref
   answer[given + 3] = value
   given = given + 3
-  rows[taken] = '\155' .. pack(id, seq, member, attempt + 1, failures, crashes) .. packed_deadline
-    .. pack(now - ready_at, kind, lane, key)
 end
 
 -- A copy with its head (see _copies.lua); gives false when it does not fit.
-local function lease_headed(lane, source, ref, value)
-  local _, seq, its_lane, ready_at, expiry, attempt, failures, crashes, _, _, size, id, kind, key
-    = unpack_limit(value, 13, 0)
+local function lease_headed(source, ref, value)
+  local _, seq, _, _, expiry, _, _, _, _, _, size = unpack_limit(value, 10, 0)
   if bounded and not fits(size) then return false end
-  lease(its_lane, source, ref, value, seq, ready_at, attempt, failures, crashes, size, id, kind, key)
+  lease(source, ref, value, size)
+  headed = true
   if expiry > 0 then
     unexpiring[#unexpiring + 1] = format('%016.0f', seq) .. (source == 'p' and '' or ':' .. source .. ':' .. ref)
   end
@@ -96,7 +93,7 @@ local function take_again(lane)
   if #found == 0 then return end
   local values = redis.call('HMGET', KEYS[b + PARKED], unpack(found))
   for n = 1, #found do
-    if not lease_headed(lane, 'p', found[n], values[n]) then return end
+    if not lease_headed('p', found[n], values[n]) then return end
     redis.call('ZREM', KEYS[b + AGAIN], found[n])
   end
 end
@@ -104,17 +101,19 @@ end
 local function take_lane(lane)
   local last = conf[9 + lane]
   local found = redis.call('XRANGE', KEYS[b + LANE + lane], last and '(' .. last or '-', '+', 'COUNT', limit - taken)
-  local source, reached = format('%.0f', lane), nil
+  local source, reached = format('%d', lane), nil
   for n = 1, #found do
     local ref, value = found[n][1], found[n][2][2]
     local dash = string.find(ref, '-', 1, true)
-    if #ref - dash == 16 and string.byte(ref, dash + 1) == 57 then
-      if not lease_headed(lane, source, ref, value) then break end
+    local form = #ref - dash == 16 and string.byte(ref, dash + 1) or 0
+    if form == 57 then
+      if not lease_headed(source, ref, value) then break end
     else
-      local _, size, id, kind, key = unpack_limit(value, 4, 0)
+      local from = form == 56 and unpack_limit(value, 1, 0) or 0
+      local till, size = unpack_limit(value, 4, from)
       if bounded and not fits(size) then break end
-      lease(lane, source, ref, value, tonumber(string.sub(ref, 1, dash - 1)), tonumber(string.sub(ref, dash + 1)), 0, 0, 0,
-        size, id, kind, key)
+      lease(source, ref, value, size)
+      rows[taken] = '\149' .. pack(source .. ref) .. string.sub(value, from + 1, till)
     end
     reached = ref
   end
@@ -136,29 +135,54 @@ if limit > 0 then
   end
 end
 
-local depth = redis.call('HLEN', KEYS[b + PARKED])
-for lane = 0, 3 do depth = depth + redis.call('XLEN', KEYS[b + LANE + lane]) end
+-- Nearly always nothing was delivered before: the journal then keeps what cannot be told from the rest (see
+-- brokers/redis/compact.py). Else every row is written out.
+local function note_headed()
+--@include _copies
+  local packed_deadline = pack(now + length)
+  for n = 1, taken do
+    local at = FACTS + 3 * (n - 1)
+    local source, ref, value = answer[at + 1], answer[at + 2], answer[at + 3]
+    local c = source == 'p' and parse(value) or parse_entry(tonumber(source), ref, value)
+    rows[n] = '\155' .. pack(c.id, c.seq, source .. ref .. ending, c.attempt + 1, c.failures, c.crashes) .. packed_deadline
+      .. pack(now - c.ready, c.type, c.lane, c.key)
+  end
+  write('delivered', name, worker, held.depth, rows)
+end
+
 if taken > 0 then
   redis.call('ZADD', KEYS[b + LEASES], unpack(members))
   redis.call('HSET', KEYS[b + BATCHES], token, pack({worker, now, length}))
-  if #unexpiring > 0 then redis.call('ZREM', KEYS[b + EXPIRING], unpack(unexpiring)) end
-  local at = #changed
-  changed[at + 1], changed[at + 2] = 'lbytes', leased_bytes + bytes
-  if part < 0 then changed[at + 3], changed[at + 4] = 'pulls', tonumber(conf[6] or 0) + 1 end
-  if not conf[2] or leased == 0 or length < tonumber(conf[2]) then
-    changed[#changed + 1] = 'shortest'
-    changed[#changed + 1] = length
+  if #unexpiring > 0 then
+    redis.call('ZREM', KEYS[b + EXPIRING], unpack(unexpiring))
+    expiry_due = first(EXPIRING)
   end
-  write('delivered', name, worker, depth, rows)
+  lease_due = math.min(lease_due, now + length)
+  held.leased = held.leased + bytes
+  local at = #changed
+  if part < 0 then
+    changed[at + 1], changed[at + 2] = 'pulls', tonumber(conf[6] or 0) + 1
+    at = at + 2
+  end
+  if not conf[2] or leased == 0 or length < tonumber(conf[2]) then
+    changed[at + 1], changed[at + 2] = 'shortest', length
+  end
+  if headed then
+    note_headed()
+  else
+    store('\155' .. pack(3, epoch, seq + 1, now, queue, name, worker, held.depth, token, now + length) .. array(taken)
+      .. table.concat(rows), taken)
+  end
 end
 redis.call('HSET', state, unpack(changed))
 save()
 if taken < limit or limit <= 0 then
-  local due = soonest()
+  local due = math.min(lease_due, delay_due, expiry_due)
   if due < math.huge then answer[3] = math.max(due - now, 0) end
 end
 if limit <= 0 or full or taken == limit then
-  local waiting = depth - redis.call('ZCARD', KEYS[b + DELAYED]) - redis.call('ZCARD', KEYS[b + BLOCKED]) - leased - taken
+  local waiting = held.depth - redis.call('ZCARD', KEYS[b + DELAYED]) - redis.call('ZCARD', KEYS[b + BLOCKED]) - leased
+    - taken
   -- What is left behind is for others, unless flow control keeps it back: then a settlement rings.
   if waiting > 0 then
     answer[4] = 1

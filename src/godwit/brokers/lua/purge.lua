@@ -4,10 +4,13 @@
 -- ARGV   1 time, 2 queue, 3 group
 -- Gives  how many copies were deleted. Takes about 2 us of the server's time for each.
 -- Works above maxmemory.
+local fields = {'g:' .. ARGV[3]}
 --@include _step
 --@include _copies
 local b, name = 2, ARGV[3]
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
+local held = gauge(b, name, kept[4])
+if not held then return 0 end
 local count, bytes, lowest, highest = 0, 0, nil, nil
 
 local function counted(c)
@@ -43,8 +46,10 @@ for _, ref in ipairs(redis.call('HKEYS', KEYS[b + PARKED])) do
   end
 end
 redis.call('UNLINK', KEYS[b + AGAIN], KEYS[b + DELAYED], KEYS[b + BLOCKED], KEYS[b + EXPIRING])
+for lane = 0, 3 do held[lane] = 0 end
+redis.call('HDEL', KEYS[b + GROUP], 'y0', 'y1', 'y2', 'y3')
 if count > 0 then
-  redis.call('HINCRBY', KEYS[b + GROUP], 'bytes', -bytes)
+  held.depth, held.bytes = held.depth - count, held.bytes - bytes
   write('purged', name, nil, depth(b), {'\147' .. pack(count, lowest, highest)})
 end
 save()

@@ -7,12 +7,17 @@
 -- Gives  {'full', group, limit} when a group is full: nothing has changed then. Else {'ok', indexes (from 1) of letters
 --        that do not exist}.
 -- Begins with a command that is refused above maxmemory.
+local fields = {}
+for g = 1, tonumber(ARGV[4]) do fields[g] = 'g:' .. ARGV[9 + g] end
 --@include _step
 --@include _copies
 local checking, groups, max_size, max_bytes = ARGV[3] == 'check', tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local lanes, bodies, n = tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
 local found, missing, order = {}, {}, {} -- groups in the order of their first letter in the call
-for g = 1, groups do found[g] = {} end
+for g = 1, groups do
+  found[g] = {}
+  gauge(2 + (g - 1) * BLOCK, ARGV[9 + g], kept[3 + g])
+end
 for i = 1, n do
   local at = 9 + groups + 2 * (i - 1)
   local g, number = tonumber(ARGV[at + 1]), ARGV[at + 2]
@@ -29,13 +34,11 @@ end
 for g = 1, groups do
   local b, bytes = 2 + (g - 1) * BLOCK, 0
   for _, c in ipairs(found[g]) do bytes = bytes + c.size end
-  local room = depth(b) + #found[g]
-  if #found[g] > 0 and max_size > 0 and room > max_size then return {'full', ARGV[9 + g], 'max_size'} end
-  local held = tonumber(redis.call('HGET', KEYS[b + GROUP], 'bytes') or 0)
-  if #found[g] > 0 and max_bytes > 0 and held + bytes > max_bytes then return {'full', ARGV[9 + g], 'max_bytes'} end
+  if #found[g] > 0 and max_size > 0 and depth(b) + #found[g] > max_size then return {'full', ARGV[9 + g], 'max_size'} end
+  if #found[g] > 0 and max_bytes > 0 and gauges[b].bytes + bytes > max_bytes then return {'full', ARGV[9 + g], 'max_bytes'} end
 end
 if checking then return {'ok', unpack(missing)} end
-redis.call('HSET', meta, 'at', now) -- refused above maxmemory, before anything else has changed
+redis.call('HSET', meta, 'w', '') -- refused above maxmemory, before anything else has changed
 
 local function lane_of(priority)
   if lanes == 1 or priority <= 20 then return 0 end

@@ -6,6 +6,8 @@
 --        failure, error as JSON, fingerprint, run_ms, result as MessagePack (the last five may be empty)
 -- Gives  the indexes (from 1) of those that were not, or no longer, leased: they change nothing but the journal.
 -- Works above maxmemory.
+local fields = {}
+for g = 1, tonumber(ARGV[3]) do fields[g] = 'g:' .. ARGV[4 + g] end
 --@include _step
 --@include _copies
 local groups, n = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -13,9 +15,9 @@ local HISTORY = 20
 local blocks, confs = {}, {}
 for g = 1, groups do
   local b = 2 + (g - 1) * BLOCK
-  local conf = redis.call('HMGET', KEYS[b + GROUP], 'looked', 'ma', 'flow')
+  local held = gauge(b, ARGV[4 + g], kept[3 + g])
   blocks[g] = b
-  confs[g] = conf[1] and {ma = tonumber(conf[2] or 0), flow = conf[3] == '1'}
+  confs[g] = held and {ma = tonumber(redis.call('HGET', KEYS[b + GROUP], 'ma') or 0), flow = held.flow == 1}
 end
 if not epoch then
   local all = {}

@@ -5,6 +5,7 @@
 -- Gives  {epoch, seq, then per copy: number of its group, state, publish_seq, message id, ready_at, attempt, failures,
 --        crashes, delivery id, deadline (the last two empty when it is not leased)}.
 --        Takes about 2 us of the server's time for each copy.
+local fields = {}
 --@include _step
 --@include _copies
 local answer = {epoch, seq}

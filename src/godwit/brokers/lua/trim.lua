@@ -4,9 +4,10 @@
 -- ARGV   1 time, 2 queue, 3 journal_keep in ms, 4 journal_max_bytes
 -- Gives  {rows dropped, 1 when there may be more}.
 -- Works above maxmemory.
+local fields = {}
 --@include _step
 local keep_from, max_bytes = now - tonumber(ARGV[3]), tonumber(ARGV[4])
-local size = tonumber(redis.call('HGET', meta, 'jb') or 0)
+local size = journal_bytes
 local read_by_all = seq
 local readers = redis.call('HVALS', KEYS[3])
 for _, reader in ipairs(readers) do read_by_all = math.min(read_by_all, tonumber(reader)) end
@@ -24,7 +25,8 @@ for _, entry in ipairs(page) do
 end
 if #gone > 0 then
   redis.call('XDEL', journal, unpack(gone))
-  redis.call('HINCRBY', meta, 'jb', -bytes)
+  journal_bytes = journal_bytes - bytes
   if unread > 0 then redis.call('HINCRBY', meta, 'jd', unread) end
+  save()
 end
 return {rows, #gone == 1000 and 1 or 0}

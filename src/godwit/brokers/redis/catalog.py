@@ -55,6 +55,19 @@ class Known:
     """Whether any group keeps the order of keys."""
     keeps_body: bool
     ttl_ms: int
+    arriving: dict[str, tuple[str, ...]]
+    """The keys of `arrive.lua` by the lanes that occur, as far as they were needed."""
+
+    def arrival_keys(self, lanes: str) -> tuple[str, ...]:
+        """Return the keys of `arrive.lua` for messages of these lanes."""
+        found = self.arriving.get(lanes)
+        if found is None:
+            wanted = ("wake", "expiring", *(f"l{lane}" for lane in lanes))
+            places = [keys.GROUP_PARTS.index(name) for name in wanted]
+            blocks = (keys.block(self.name, group) for group in self.groups)
+            own = (*keys.step(self.name), *keys.arrivals(self.name)[:3])
+            found = self.arriving[lanes] = (*own, *(block[place] for block in blocks for place in places))
+        return found
 
     def group(self, name: GroupName) -> GroupSpec:
         """Return a group's settings."""
@@ -83,6 +96,7 @@ def known(version: bytes, spec: QueueSpec, groups: Sequence[GroupSpec], *, bodie
         ordered=any(group.message_ordering for group in groups),
         keeps_body=spec.journal_body is JournalBody.ON or (bodies and spec.journal_body is JournalBody.AUTO),
         ttl_ms=milliseconds(spec.ttl) if spec.ttl is not None else 0,
+        arriving={},
     )
 
 
@@ -93,6 +107,10 @@ class Catalog:
         self._reach = reach
         self._bodies = bodies
         self._known: dict[QueueName, Known] = {}
+
+    def known(self, name: QueueName) -> Known | None:
+        """Return what is known of a queue without asking the server."""
+        return self._known.get(name)
 
     async def find(self, name: QueueName) -> Known:
         """Return what is known of a queue, asking the server the first time."""

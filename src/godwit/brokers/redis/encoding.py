@@ -16,6 +16,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _STORED: Final = msgspec.msgpack.Decoder(tuple[
     int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, str | None, bytes
 ])  # fmt: skip
+_SORTED: Final = msgspec.msgpack.Decoder(tuple[
+    int,
+    int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, str | None, bytes
+])  # fmt: skip
 _HEADED: Final = msgspec.msgpack.Decoder(tuple[
     int, int, int, int, int, int, int, int, list[str],
     int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, str | None, bytes
@@ -23,10 +27,12 @@ _HEADED: Final = msgspec.msgpack.Decoder(tuple[
 _error_encoder: Final = msgspec.json.Encoder()
 _error_decoder: Final = msgspec.json.Decoder(ProcessingError)
 _BLOB_ARRAY: Final = b"\x9d"
+_SORTED_ARRAY: Final = b"\x9e"
 _HEADED_ARRAY: Final = b"\xdc\x00\x16"
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UUID_LENGTH: Final = 36
-HEAD_TAIL_DIGITS: Final = 16
+MARKED_DIGITS: Final = 16
+"""The length of what follows the dash in the ids of entries with a head or an expiry; see `lua/_copies.lua`."""
 
 PLAIN_ROW: Final = b"\x9c"
 """The first byte of an arrival's row without lineage and body, and those of one with them."""
@@ -72,12 +78,17 @@ def opened(queue: str, fields: tuple[Any, ...]) -> Envelope:
 
 def read_copy(queue: str, source: bytes, ref: bytes, value: bytes) -> Copy:
     """Return a copy as `pull` gives it: from a lane's entry, with or without head, or from the hash."""
-    if source != b"p":
-        number, _, tail = ref.partition(b"-")
-        if len(tail) != HEAD_TAIL_DIGITS or tail[:1] != b"9":
-            envelope = opened(queue, _STORED.decode(_BLOB_ARRAY + value))
-            return Copy(envelope, int(number), int(source), int(tail), 0, 0, 0, ())
-    return read_headed(queue, value)
+    if source == b"p":
+        return read_headed(queue, value)
+    number, _, tail = ref.partition(b"-")
+    if len(tail) != MARKED_DIGITS:
+        envelope = opened(queue, _STORED.decode(_BLOB_ARRAY + value))
+    elif tail[:1] == b"8":
+        envelope = opened(queue, _SORTED.decode(_SORTED_ARRAY + value)[1:])
+        tail = tail[1:]
+    else:
+        return read_headed(queue, value)
+    return Copy(envelope, int(number), int(source), int(tail), 0, 0, 0, ())
 
 
 def read_headed(queue: str, value: bytes) -> Copy:

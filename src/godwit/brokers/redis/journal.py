@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from godwit.brokers.arguments import check_limit
 from godwit.brokers.contract import ShardEnds, Snapshot
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Catalog
+from godwit.brokers.redis.compact import first_seq, written_out
 from godwit.brokers.redis.reach import Reach
 from godwit.brokers.redis.survey import snapshot
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Position, decode_chunk, shard_name
+from godwit.core.journal import Position, shard_name
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 
 _PAGE: Final = 500
+_decode_counters: Final = msgspec.msgpack.Decoder(list[int]).decode
 
 
 class RedisJournal:
@@ -37,7 +41,7 @@ class RedisJournal:
         commands: list[tuple[str | int, ...]] = []
         for queue in queues:
             meta, journal = keys.step(queue)
-            commands.append(("HMGET", meta, "epoch", "seq", "jb", "jd"))
+            commands.append(("HMGET", meta, "epoch", "s", "jd"))
             commands.append(("XRANGE", journal, "-", "+", "COUNT", 1))
         replies = await self._reach.ask(*commands) if commands else []
         return [_ends(*replies[n : n + 2]) for n in range(0, len(replies), 2)]
@@ -57,13 +61,13 @@ class RedisJournal:
                 ("XRANGE", keys.step(queue)[1], f"{last + 1}-0", "+", "COUNT", min(limit, _PAGE))
             )
             for entry, (_, chunk) in page:
-                if last == seen and decode_chunk(chunk).first_seq > seen + 1 and after is not None:
+                if last == seen and first_seq(chunk) > seen + 1 and after is not None:
                     raise _lost(shard, (await self._ends(queue))[0] or ends, after)
                 reached = int(entry.partition(b"-")[0])
                 rows += reached - last
                 if found and rows > limit:
                     return found
-                found.append(chunk)
+                found += written_out(chunk, seen)
                 last = reached
             if len(page) < min(limit, _PAGE) or rows >= limit:
                 return found
@@ -119,16 +123,22 @@ def _trimming(spec: QueueSpec) -> tuple[QueueName, tuple[str, ...], tuple[int, i
     return spec.name, names, (milliseconds(spec.journal_keep), spec.journal_max_bytes)
 
 
+def _counters(stored: bytes | None) -> list[int]:
+    """Return the counters of a queue as `_step.lua` keeps them."""
+    return _decode_counters(b"\x9a" + stored) if stored else [0] * 10
+
+
 def _ends(values: list[Any], first: list[Any]) -> ShardEnds | None:
     if values[0] is None:
         return None
-    last_seq = int(values[1] or 0)
+    counters = _counters(values[1])
+    last_seq = counters[0]
     return ShardEnds(
         epoch=values[0].decode(),
-        first_seq=decode_chunk(first[0][1][1]).first_seq if first else last_seq + 1,
+        first_seq=first_seq(first[0][1][1]) if first else last_seq + 1,
         last_seq=last_seq,
-        bytes=int(values[2] or 0),
-        dropped=int(values[3] or 0),
+        bytes=counters[4],
+        dropped=int(values[2] or 0),
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from godwit.brokers.chunks import addresses, publish_chunks
 from godwit.brokers.contract import Receipt
+from godwit.brokers.redis.arrivals import EACH, STORED, encode_many, encode_one, is_plain
+from godwit.brokers.redis.arrivals import STALE as OLD
 from godwit.brokers.redis.catalog import STALE, Catalog, Known
 from godwit.brokers.redis.encoding import (
     LONG_ROW,
@@ -30,20 +32,26 @@ from godwit.core.errors import GodwitError, PartialPublish, QueueFull
 _DIGITS: Final = tuple("0123456789")
 
 
+Call = tuple[str, Sequence[str], Sequence[Argument]]
+"""A script, its keys and its arguments."""
+
+
 class Publisher:
     """Puts messages on the server."""
 
     def __init__(self, reach: Reach, catalog: Catalog) -> None:
         self._reach, self._catalog = reach, catalog
-        self._ahead: tuple[Known, Sequence[Envelope], list[Argument]] | None = None
+        self._ahead: tuple[Known, Sequence[Envelope], Call] | None = None
         """The next chunk of a publish, encoded while the one before it was stored."""
 
     async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
         """Check everything, then store chunk by chunk."""
         for name, group in addresses(envelopes):
-            queue = await self._catalog.find(name)
+            queue = self._catalog.known(name) or await self._catalog.ask(name)
             if group is not None and group not in queue.groups:
                 (await self._catalog.ask(name)).group(group)
+        if len(envelopes) == 1:
+            return await self.accept(envelopes)
         receipts: list[Receipt] = []
         chunks = list(publish_chunks(envelopes))
         if len(chunks) == 1:
@@ -61,9 +69,9 @@ class Publisher:
                 raise PartialPublish(tuple(receipt.id for receipt in receipts), str(error)) from error
         return receipts
 
-    async def _encoded(self, chunk: Sequence[Envelope]) -> tuple[Known, Sequence[Envelope], list[Argument]]:
+    async def _encoded(self, chunk: Sequence[Envelope]) -> tuple[Known, Sequence[Envelope], Call]:
         queue = await self._catalog.find(chunk[0].queue)
-        return queue, chunk, encode_chunk(queue, chunk, "", frozenset())
+        return queue, chunk, plain_call(queue, chunk) or careful_call(queue, chunk)
 
     async def accept(
         self,
@@ -74,20 +82,28 @@ class Publisher:
         dead: frozenset[int] = frozenset(),
     ) -> list[Receipt]:
         """Store one chunk of one queue; `mode`, `tickets` and `dead` are those of `publish.lua`."""
-        queue = await self._catalog.find(chunk[0].queue)
+        queue = self._catalog.known(chunk[0].queue) or await self._catalog.ask(chunk[0].queue)
         ahead, self._ahead = self._ahead, None
+        fast = not mode
         while True:
             if ahead is not None and ahead[0] is queue and ahead[1] is chunk:
-                arguments = ahead[2]
+                call: Call | None = ahead[2]
+                ahead = None
             else:
-                arguments = [*encode_chunk(queue, chunk, mode, dead), *tickets]
+                call = plain_call(queue, chunk) if fast else None
+            script, names, arguments = call or careful_call(queue, chunk, mode, tickets, dead)
             # Ids are remembered: a chunk sent again after a lost reply is recognised, where there is a window.
             again = bool(mode or queue.limits[3])
             try:
-                answer = await self._reach.run("publish", queue.name, queue.keys, arguments, again=again)
+                answer = await self._reach.run(script, queue.name, names, arguments, again=again)
             except Refused as error:
                 raise full_server(queue) from error
-            if answer[0] == STALE:
+            if answer == STORED:
+                return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
+            if answer == EACH:
+                fast = False
+                continue
+            if answer == OLD or answer[0] == STALE:
                 queue = await self._catalog.ask(queue.name)
                 for envelope in chunk:
                     if envelope.group is not None:
@@ -95,10 +111,30 @@ class Publisher:
                 continue
             if answer[0] == b"full":
                 raise over_limit(queue, answer)
-            if len(answer) == 1:
-                return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
             repeated = set(answer[1:])
             return [Receipt(envelope.id, index not in repeated) for index, envelope in enumerate(chunk, 1)]
+
+
+def plain_call(queue: Known, chunk: Sequence[Envelope]) -> Call | None:
+    """Return the fast way to store a chunk, when there is one."""
+    if not queue.groups:
+        return None
+    if len(chunk) > 1:
+        encoded = encode_many(queue, chunk)
+    else:
+        encoded = encode_one(queue, chunk[0]) if is_plain(queue, chunk[0]) else None
+    return None if encoded is None else ("arrive", *encoded)
+
+
+def careful_call(
+    queue: Known,
+    chunk: Sequence[Envelope],
+    mode: str = "",
+    tickets: Sequence[str] = (),
+    dead: frozenset[int] = frozenset(),
+) -> Call:
+    """Return the way to store a chunk that looks at each message."""
+    return "publish", queue.keys, [*encode_chunk(queue, chunk, mode, dead), *tickets]
 
 
 def full_server(queue: Known) -> QueueFull:

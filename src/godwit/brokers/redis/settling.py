@@ -86,17 +86,24 @@ class Settler:
 
     async def _ack(self, settlements: Sequence[Settlement], held: list[Held], start: int) -> list[int]:
         members: list[str] = []
-        sizes: list[int] = []
+        lengths: list[int] = []
         rows: list[bytes] = []
+        total = 0
         for one, ack in zip(held, islice(settlements, start, None), strict=False):
             assert isinstance(ack, Ack)  # noqa: S101 - `_all_acked` saw to it
             assert ack.run_ms is not None  # noqa: S101
+            row = ack_row(one.copy, one.member, one.copy.attempt + 1, ack.run_ms, ack.result)
+            size = one.copy.envelope.size
             members.append(one.member)
-            sizes.append(one.copy.envelope.size)
-            rows.append(ack_row(one.copy, one.member, one.copy.attempt + 1, ack.run_ms, ack.result))
+            rows.append(row)
+            lengths += (len(row), size)
+            total += size
         queue, _, group, _ = settlements[start].ack_id.split("#", 3)
         names = (*keys.step(queue), *keys.block(queue, group))
-        arguments: list[Argument] = [group, held[0].worker, len(held), *members, *sizes, *rows]
+        refs = [member[1 : member.index(":")] for member in members]
+        arguments: list[Argument] = [
+            group, held[0].worker, len(held), total, b"".join(rows), packed(lengths), *members, *refs,
+        ]  # fmt: skip
         answer = await self._reach.run("ack", queue, names, arguments)
         return [start + index - 1 for index in answer]
 

@@ -23,7 +23,7 @@ async def stats(reach: Reach, queues: Sequence[Known]) -> list[QueueStats]:
             (
                 queue.name,
                 (keys.step(queue.name)[0], *(key for group in queue.groups for key in keys.block(queue.name, group))),
-                (len(queue.groups),),
+                tuple(queue.groups),
             )
             for queue in queues
         ],

@@ -1,0 +1,97 @@
+"""Messages as `arrive.lua` takes them: the fast way of publishing, for what is ready at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from godwit.brokers.redis.catalog import Known
+from godwit.brokers.redis.encoding import blob, lane_of, mark, packed
+from godwit.brokers.redis.link import Argument
+from godwit.core.envelope import Envelope
+
+_DIGITS: Final = tuple("0123456789")
+STORED, STALE, EACH = 1, 0, 2
+"""What the script answers: done, by old settings, or look at each."""
+
+
+def is_plain(queue: Known, envelope: Envelope) -> bool:
+    """Say whether a message is ready at once, in every group, whatever its key."""
+    return (
+        envelope.deliver_at_ms is None
+        and envelope.group is None
+        and not (queue.ordered and envelope.ordering_key is not None)
+    )
+
+
+def encode_one(queue: Known, envelope: Envelope) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
+    """Return keys and arguments for one message."""
+    lane = lane_of(envelope.priority, queue.spec.lanes)
+    expiry_ms = envelope.expiry_ms(queue.ttl_ms)
+    marked = mark(envelope.id)
+    max_size, max_bytes, max_delayed, window = queue.limits
+    row = _row(queue, envelope, marked, lane, expiry_ms)
+    digit = _DIGITS[lane]
+    return queue.arrival_keys(digit), (
+        queue.version,
+        packed((1, envelope.size, window, max_size, max_bytes, max_delayed))[1:],
+        digit,
+        b"",
+        packed((expiry_ms,)) if expiry_ms else b"",
+        packed((row,)),
+        *queue.groups,
+        *((marked,) if window else ()),
+        blob(envelope),
+    )
+
+
+def encode_many(
+    queue: Known, chunk: Sequence[Envelope]
+) -> tuple[tuple[str, ...], tuple[Argument, ...]] | None:
+    """Return keys and arguments for a chunk, or None when `publish.lua` has to look at each message."""
+    lanes_there, ttl_ms = queue.spec.lanes, queue.ttl_ms
+    max_size, max_bytes, max_delayed, window = queue.limits
+    used: dict[int, str] = {}
+    places: list[str] = []
+    expiries: list[int] = []
+    rows = []
+    marks = []
+    total = 0
+    for envelope in chunk:
+        if not is_plain(queue, envelope):
+            return None
+        lane = lane_of(envelope.priority, lanes_there)
+        place = used.get(lane)
+        if place is None:
+            place = used[lane] = _DIGITS[len(used) + 1]
+        places.append(place)
+        expiry_ms = envelope.expiry_ms(ttl_ms)
+        expiries.append(expiry_ms)
+        marked = mark(envelope.id)
+        marks.append(marked)
+        rows.append(_row(queue, envelope, marked, lane, expiry_ms))
+        total += envelope.size
+    if window and len(set(marks)) < len(marks):
+        return None
+    digits = "".join([_DIGITS[lane] for lane in used])
+    return queue.arrival_keys(digits), (
+        queue.version,
+        packed((len(chunk), total, window, max_size, max_bytes, max_delayed))[1:],
+        digits,
+        "".join(places) if len(used) > 1 else b"",
+        packed(expiries) if any(expiries) else b"",
+        packed(rows),
+        *queue.groups,
+        *(marks if window else ()),
+        *map(blob, chunk),
+    )
+
+
+def _row(queue: Known, envelope: Envelope, marked: str | bytes, lane: int, expiry_ms: int) -> tuple[object, ...]:
+    """Return a message's row of the journal; see `compact.py`."""
+    row = (marked, envelope.type, envelope.priority, lane, envelope.ordering_key, expiry_ms, envelope.size)
+    if not (queue.keeps_body or envelope.schedule_id or envelope.campaign or envelope.replay_of):
+        return row
+    body = envelope.body if queue.keeps_body else None
+    return (*row, envelope.schedule_id, envelope.campaign, envelope.replay_of, body)
+

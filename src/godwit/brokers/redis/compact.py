@@ -1,0 +1,100 @@
+"""Chunks of the journal as the fast scripts store them, without what can be told from the rest.
+
+Both kinds are written out in full when they are read: nobody else sees them.
+
+* `[2, epoch, first_seq, at, queue, first publish_seq, [group, depth, ...], rows]`, by `arrive.lua`: messages that are
+  ready at once, for every group. A row is `[id, type, priority, lane, ordering key, expiry, size]`, where lineage or
+  body are kept followed by these; an id that is a UUID is 17 bytes (see `encoding.mark`).
+* `[3, epoch, first_seq, at, queue, group, worker, depth, token, lease_until, rows]`, by `pull.lua`: first deliveries. A row
+  is `[lane and entry, size, id, type, ordering key]`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from godwit.core.journal import Event, encode_chunk
+
+_ARRIVED: Final = 2
+_DELIVERED: Final = 3
+_SORTED_DIGITS: Final = 16
+_decode: Final = msgspec.msgpack.Decoder().decode
+
+
+class _Beginning(msgspec.Struct, frozen=True, array_like=True):
+    """What every kind of chunk begins with."""
+
+    kind: int
+    epoch: str
+    first_seq: int
+
+
+_begin: Final = msgspec.msgpack.Decoder(_Beginning).decode
+
+
+def first_seq(chunk: bytes) -> int:
+    """Return the seq of a stored chunk's first row."""
+    return _begin(chunk).first_seq
+
+
+def written_out(chunk: bytes, after: int) -> list[bytes]:
+    """Return a stored chunk, which has rows beyond the seq `after`, as chunks of the journal that have some."""
+    kind = chunk[1]  # after the byte that says how many fields there are
+    if kind == _ARRIVED:
+        return _arrived(after, *_decode(chunk))
+    return [_delivered(*_decode(chunk))] if kind == _DELIVERED else [chunk]
+
+
+def _arrived(
+    after: int,
+    _kind: int,
+    epoch: str,
+    seq: int,
+    at: int,
+    queue: str,
+    number: int,
+    holders: list[Any],
+    rows: list[list[Any]],
+) -> list[bytes]:
+    names, depths = holders[::2], holders[1::2]
+    chunks = []
+    for copy, (group, depth) in enumerate(zip(names, depths, strict=True)):
+        first, seq = seq, seq + len(rows)
+        if seq - 1 <= after:
+            continue
+        full = [
+            (_id(row[0]), number + place, copy, len(names), *row[1:5], at, None, row[5] or None, row[6], *row[7:])
+            for place, row in enumerate(rows)
+        ]
+        chunks.append(encode_chunk(epoch, first, at, Event.ENQUEUED, queue, group, None, depth, full))
+    return chunks
+
+
+def _id(stored: str | bytes) -> str:
+    return stored if isinstance(stored, str) else str(UUID(bytes=stored[1:]))
+
+
+def _delivered(
+    _kind: int,
+    epoch: str,
+    seq: int,
+    at: int,
+    queue: str,
+    group: str,
+    worker: str,
+    depth: int,
+    token: str,
+    lease_until: int,
+    rows: list[list[Any]],
+) -> bytes:
+    full = []
+    for place, _, message_id, kind, key in rows:
+        number, _, tail = place[1:].partition("-")
+        ready_at = int(tail[1:] if len(tail) == _SORTED_DIGITS else tail)
+        full.append(
+            (message_id, int(number), f"{place}:{token}", 1, 0, 0, lease_until, at - ready_at, kind, int(place[0]), key)
+        )
+    return encode_chunk(epoch, seq, at, Event.DELIVERED, queue, group, worker, depth, full)
