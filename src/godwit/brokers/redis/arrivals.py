@@ -45,9 +45,7 @@ def encode_one(queue: Known, envelope: Envelope) -> tuple[tuple[str, ...], tuple
     )
 
 
-def encode_many(
-    queue: Known, chunk: Sequence[Envelope]
-) -> tuple[tuple[str, ...], tuple[Argument, ...]] | None:
+def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...], tuple[Argument, ...]] | None:
     """Return keys and arguments for a chunk, or None when `publish.lua` has to look at each message."""
     lanes_there, ttl_ms = queue.spec.lanes, queue.ttl_ms
     max_size, max_bytes, max_delayed, window = queue.limits
@@ -94,4 +92,3 @@ def _row(queue: Known, envelope: Envelope, marked: str | bytes, lane: int, expir
         return row
     body = envelope.body if queue.keeps_body else None
     return (*row, envelope.schedule_id, envelope.campaign, envelope.replay_of, body)
-

@@ -5,8 +5,8 @@ Both kinds are written out in full when they are read: nobody else sees them.
 * `[2, epoch, first_seq, at, queue, first publish_seq, [group, depth, ...], rows]`, by `arrive.lua`: messages that are
   ready at once, for every group. A row is `[id, type, priority, lane, ordering key, expiry, size]`, where lineage or
   body are kept followed by these; an id that is a UUID is 17 bytes (see `encoding.mark`).
-* `[3, epoch, first_seq, at, queue, group, worker, depth, token, lease_until, rows]`, by `pull.lua`: first deliveries. A row
-  is `[lane and entry, size, id, type, ordering key]`.
+* `[3, epoch, first_seq, at, queue, group, worker, depth, token, lease_until, rows]`, by `pull.lua`: first deliveries. A
+  row is `[lane and entry, size, id, type, ordering key]`.
 """
 
 from __future__ import annotations
