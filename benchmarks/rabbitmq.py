@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -90,28 +91,66 @@ async def consume(broker: RabbitMQBroker, count: int) -> float:
     return rate
 
 
+async def _steadily(count: int, send: Callable[[int], Coroutine[Any, Any, Any]]) -> None:
+    """Send so many messages at the steady rate, whatever becomes of them meanwhile."""
+    sending: set[asyncio.Task[Any]] = set()
+    began = time.perf_counter()
+    for number in range(count):
+        await asyncio.sleep(max(0.0, began + number / RATE - time.perf_counter()))
+        sending.add(asyncio.create_task(send(number)))
+    await asyncio.gather(*sending)
+
+
 async def latency(broker: RabbitMQBroker, seconds: float = 4) -> float:
     """Return the p99 in milliseconds from publish to delivery at a steady 200 messages a second."""
-    count = int(RATE * seconds)
+    batch = messages(int(RATE * seconds), f"late{time.perf_counter()}")
     sent: dict[str, float] = {}
     took: list[float] = []
 
-    async def send() -> None:
-        began = time.perf_counter()
-        for number, envelope in enumerate(messages(count, f"late{began}")):
-            await asyncio.sleep(max(0.0, began + number / RATE - time.perf_counter()))
-            sent[envelope.id] = time.perf_counter()
-            sending.add(asyncio.create_task(broker.publish([envelope])))
+    async def send(number: int) -> None:
+        sent[batch[number].id] = time.perf_counter()
+        await broker.publish([batch[number]])
 
-    sending: set[asyncio.Task[object]] = set()
-    sender = asyncio.create_task(send())
-    while len(took) < count:
+    sender = asyncio.create_task(_steadily(len(batch), send))
+    while len(took) < len(batch):
         deliveries = await broker.pull(Q, G, worker="bench", limit=50, lease=LEASE, wait=timedelta(seconds=1))
         now = time.perf_counter()
         took += [(now - sent[one.message_id]) * 1000 for one in deliveries]
         await broker.settle([Ack(one.ack_id) for one in deliveries])
     await sender
-    await asyncio.gather(*sending)
+    return statistics.quantiles(took, n=100)[98]
+
+
+async def latency_bare(url: str, seconds: float = 4) -> float:
+    """Return the same of aiormq on a queue of the same kind: what the server and the machine give just now."""
+    count = int(RATE * seconds)
+    connection = await aiormq.connect(url)
+    publishing, consuming = await connection.channel(publisher_confirms=True), await connection.channel()
+    arguments: dict[str, Any] = {"x-queue-type": "quorum"}
+    await publishing.queue_declare("bare", durable=True, arguments=arguments)
+    properties = aiormq.spec.Basic.Properties(delivery_mode=2)
+    sent: list[float] = [0.0] * count
+    took: list[float] = []
+    done = asyncio.Event()
+
+    async def receive(message: Any) -> None:
+        took.append((time.perf_counter() - sent[int(message.body[:9])]) * 1000)
+        await consuming.basic_ack(message.delivery.delivery_tag)
+        if len(took) == count:
+            done.set()
+
+    async def send(number: int) -> None:
+        sent[number] = time.perf_counter()
+        body = f"{number:09}{BODY}".encode()
+        await publishing.basic_publish(body, routing_key="bare", properties=properties, mandatory=True)
+
+    await consuming.basic_qos(prefetch_count=50)
+    consumer = await consuming.basic_consume("bare", receive)
+    await _steadily(count, send)
+    await done.wait()
+    await consuming.basic_cancel(str(consumer.consumer_tag))
+    await publishing.queue_delete("bare")
+    await connection.close()
     return statistics.quantiles(took, n=100)[98]
 
 
@@ -169,6 +208,7 @@ async def measure(node: RabbitNode, place: Path) -> Found:
                 for order in ("publish-celery", "publish-dramatiq", "consume-dramatiq"):
                     count = FEW if order.startswith("publish") else FEW * 3
                     note(order, await asyncio.to_thread(peer, order, node.url, count))
+            note("latency bare", await latency_bare(node.url))
             note("latency", await latency(broker))
         note("slow", await slow_handlers(broker))
         await broker.remove(Q)
@@ -177,7 +217,7 @@ async def measure(node: RabbitNode, place: Path) -> Found:
 
 def run() -> Report:
     """Measure on a private node."""
-    with single() as node, tempfile.TemporaryDirectory() as place:
+    with single(on_disk=True) as node, tempfile.TemporaryDirectory() as place:
         found = asyncio.run(measure(node, Path(place)))
     results = [
         Result(name="publish with confirms", unit="messages/s", repeats=found["publish"]),
@@ -185,6 +225,7 @@ def run() -> Report:
         Result(name="publish / bare client", unit="ratio", repeats=ratios(found["publish"], found["bare"]), floor=0.5),
         Result(name="consume and ack", unit="messages/s", repeats=found["consume"]),
         Result(name="latency p99 at 200/s", unit="ms", repeats=found["latency"], floor=100, lower_is_better=True),
+        Result(name="bare aiormq, latency p99 at 200/s", unit="ms", repeats=found["latency bare"]),
         Result(name="500 ms handler, prefetch 5", unit="messages/min", repeats=found["slow"], floor=570),
     ]
     remarks = []

@@ -21,8 +21,12 @@ from tests.servers.lasting import lasting
 from tests.servers.processes import HOST, ServerDown, accepts, await_server, free_ports, stop
 from tests.servers.redis import make_certificate
 
-_BIN = Path("/usr/lib/rabbitmq/bin")
+_BIN = Path(os.environ.get("GODWIT_TEST_RABBITMQ", "/usr/lib/rabbitmq/bin"))
+"""The server's programs; the variable names those of another version."""
 _COOKIE = "godwit-tests"
+_MEMORY = Path("/dev/shm")
+"""A disk in memory: it outlives killed processes, and no test ends a node in another way, and it syncs at once."""
+_MEMORY_BYTES = 1 << 30
 _GONE_SECONDS = 20
 _CONFIGURATION = """\
 listeners.tcp.1 = {host}:{port}
@@ -246,14 +250,22 @@ def _node(
     )
 
 
+def _in_memory() -> Path | None:
+    """Return a folder in memory if there is one with room for a node's files."""
+    usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES
+    return _MEMORY if usable else None
+
+
 @contextlib.contextmanager
-def cluster(nodes: int = 1, *, configuration: str = "", plugins: Sequence[str] = ()) -> Iterator[list[RabbitNode]]:
+def cluster(
+    nodes: int = 1, *, configuration: str = "", plugins: Sequence[str] = (), on_disk: bool = False
+) -> Iterator[list[RabbitNode]]:
     """Give so many nodes that know each other; the first has the plugins and the configuration. They end with it."""
     if not (_BIN / "rabbitmq-server").exists():
         raise ServerDown(
             "rabbitmq-server is not installed. Install it (apt-get install rabbitmq-server) or run ./dev test."
         )
-    folder = Path(tempfile.mkdtemp(prefix="godwit-rabbitmq-"))
+    folder = Path(tempfile.mkdtemp(prefix="godwit-rabbitmq-", dir=None if on_disk else _in_memory()))
     epmd = _epmd()
     made: list[RabbitNode] = []
     try:
@@ -281,14 +293,14 @@ def cluster(nodes: int = 1, *, configuration: str = "", plugins: Sequence[str] =
 
 
 @contextlib.contextmanager
-def single() -> Iterator[RabbitNode]:
-    """Give one node; it speaks TLS on a second port."""
+def single(*, on_disk: bool = False) -> Iterator[RabbitNode]:
+    """Give one node; it speaks TLS on a second port. What measures wants it `on_disk`."""
     (port,) = free_ports(1)
     folder = Path(tempfile.mkdtemp(prefix="godwit-rabbitmq-tls-"))
     try:
         certificate = make_certificate(folder)
         secure = _SECURE.format(host=HOST, port=port, certificate=certificate, key=certificate.with_suffix(".key"))
-        with cluster(1, configuration=secure) as (node,):
+        with cluster(1, configuration=secure, on_disk=on_disk) as (node,):
             yield dataclasses.replace(node, secure_port=port, certificate=certificate)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from benchmarks.rabbitmq import MANY as COUNT
-from benchmarks.rabbitmq import Q, consume, latency, publish, publish_bare, slow_handlers
+from benchmarks.rabbitmq import MANY, Q, consume, latency, latency_bare, publish, publish_bare, slow_handlers
 from godwit.brokers.rabbitmq import RabbitMQBroker
 from godwit.core.queues import QueueSpec
-from tests.servers.rabbitmq import the_node
+from tests.servers.rabbitmq import RabbitNode, single
+
+LATENCY_MS: Final = 100
+LATENCY_RATIO: Final = 2
+"""Of the bare client in the same seconds: below 10 ms on a quiet machine, where 100 ms is the easier bound."""
+ROUNDS: Final = 3
 
 pytestmark = [pytest.mark.serial, pytest.mark.timeout(120)]
 
 
-async def test_publishing_is_at_least_half_as_fast_as_a_bare_client_and_latency_is_low(tmp_path: Path) -> None:
-    node = the_node()
-    async with RabbitMQBroker(f"{node.url}?ledger={tmp_path / 'l.db'}&namespace={tmp_path.name}.") as broker:
+@pytest.fixture(scope="module")
+def disk() -> Iterator[RabbitNode]:
+    """Give a node that waits for a real disk."""
+    with single(on_disk=True) as node:
+        yield node
+
+
+async def test_publishing_is_at_least_half_as_fast_as_a_bare_client_and_latency_is_low(
+    disk: RabbitNode, tmp_path: Path
+) -> None:
+    async with RabbitMQBroker(f"{disk.url}?ledger={tmp_path / 'l.db'}") as broker:
         await broker.declare(QueueSpec(name=Q))
         ratios = []
-        for repeat in range(3):
-            bare = await publish_bare(node.url)
+        for repeat in range(ROUNDS):
+            bare = await publish_bare(disk.url)
             ratios.append(await publish(broker, f"r{repeat}") / bare)
-            await consume(broker, COUNT)
+            await consume(broker, MANY)
         assert statistics.median(ratios) >= 0.5, ratios
-        late = [await latency(broker, 2) for _ in range(3)]
-        assert min(late) < 100, late
         assert await slow_handlers(broker, 40) >= 570
-        await broker.remove(Q)
+        await low_latency(broker, disk.url)
+
+
+async def low_latency(broker: RabbitMQBroker, url: str) -> None:
+    """Let one of three rounds be below 100 ms, or as quick as the server itself on a machine that is busy."""
+    rounds = []
+    for _ in range(ROUNDS):
+        bare, ours = await latency_bare(url, 2), await latency(broker, 2)
+        if ours < LATENCY_MS or ours <= LATENCY_RATIO * bare:
+            return
+        rounds.append((ours, bare))
+    pytest.fail(f"p99 of (Godwit, bare client) in ms: {rounds}")

@@ -28,6 +28,7 @@ from godwit.manager import MessageQueueManager
 from godwit.telemetry.alerts import Alert, AlertName
 from godwit.telemetry.tracing import open_tracer
 from tests.servers.processes import accepts, free_ports
+from tests.servers.rabbitmq import the_node
 from tests.servers.redis import fresh
 from tests.telemetry.parsing import Samples, open_metrics_families, plain_families, samples
 from tests.telemetry.test_metrics import SEED_METRICS
@@ -91,13 +92,22 @@ def worker(tmp_path: Path, *options: str, **environment: str) -> Iterator[subpro
         assert process.wait(30) == 0
 
 
-@pytest.mark.parametrize("broker", ["sqlite", "redis"])
+def address_of(broker: str, place: Path) -> str:
+    """Return the URL of a broker that nobody used yet."""
+    if broker == "redis":
+        return fresh().url
+    if broker == "rabbitmq":
+        return f"{the_node().url}?ledger={place}/ledger.db&namespace={place.name}."
+    return f"sqlite:///{place}/shop.db"
+
+
+@pytest.mark.parametrize("broker", ["sqlite", "redis", "rabbitmq"])
 async def test_a_running_worker_feeds_all_sixteen_metrics_as_a_real_parser_reads_them(
     tmp_path: Path, broker: str
 ) -> None:
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    address = fresh().url if broker == "redis" else f"sqlite:///{tmp_path}/shop.db"
+    address = address_of(broker, tmp_path)
     with worker(tmp_path, "--metrics-port", str(port), MONITORING_METRICS_INTERVAL="100", GODWIT_URL=address):
         async with MessageQueueManager.from_url(address) as mq:
             await eventually(lambda: accepts(port), within=STARTED)
@@ -116,7 +126,7 @@ async def test_a_running_worker_feeds_all_sixteen_metrics_as_a_real_parser_reads
             assert value(found, "queue_connection_status", broker=broker) == 1
             opened, closed = (value(found, f"queue_channel_{word}_total") for word in ("opens", "closes"))
             assert opened is not None
-            assert (opened > 0) == (broker == "redis")
+            assert (opened > 0) == (broker != "sqlite")
             assert closed is not None
             assert closed <= opened
             strict = (await get(f"{url}/metrics", accept="application/openmetrics-text; version=1.0.0"))[1]

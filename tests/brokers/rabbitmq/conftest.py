@@ -33,3 +33,9 @@ def crew() -> Iterator[Crew]:
     crew = Crew()
     yield crew
     crew.kill_all()
+
+
+@pytest.fixture
+def soak(request: pytest.FixtureRequest) -> bool:
+    """Say whether there is time for what takes a minute."""
+    return bool(request.config.getoption("--hypothesis-profile") == "soak")

@@ -14,7 +14,6 @@ from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
 from godwit.brokers.contract import (
     NO_WAIT,
     Delivery,
-    HandBack,
     Place,
     QueueStats,
     Receipt,
@@ -28,7 +27,6 @@ from godwit.brokers.rabbitmq.declaring import Declarer
 from godwit.brokers.rabbitmq.dying import Undertaker
 from godwit.brokers.rabbitmq.hands import Hands
 from godwit.brokers.rabbitmq.intake import Intake
-from godwit.brokers.rabbitmq.ledger import declaring as book_of_queues
 from godwit.brokers.rabbitmq.ledger import ending, pages
 from godwit.brokers.rabbitmq.ledger.books import Books
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
@@ -37,14 +35,16 @@ from godwit.brokers.rabbitmq.listening import Listeners
 from godwit.brokers.rabbitmq.ports import RabbitDeadLetters, RabbitJournal, RabbitShared
 from godwit.brokers.rabbitmq.publishing import Publisher
 from godwit.brokers.rabbitmq.pulling import Puller
+from godwit.brokers.rabbitmq.queues import Queues
 from godwit.brokers.rabbitmq.refusals import ConnectionLost, ServerRefused
 from godwit.brokers.rabbitmq.returning import Returner
 from godwit.brokers.rabbitmq.settling import Settler
 from godwit.brokers.rabbitmq.telling import Teller
 from godwit.brokers.rabbitmq.topology import Names, QueueNames
+from godwit.brokers.rabbitmq.waiting import Waiter
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
-from godwit.core.errors import BrokerClosed, BrokerUnavailable, GodwitError, InvalidSetting
+from godwit.core.errors import BrokerClosed, BrokerUnavailable, GodwitError
 from godwit.core.keeping import JournalWriter
 from godwit.core.logs import get_logger
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
@@ -84,16 +84,6 @@ class RabbitMQBroker:
         self._intakes: dict[Place, Intake] = {}
         self._returner = Returner(self._link, self._ledger, self.names)
         self._carer = Carer(self._hands, self._ledger, self._returner, clock)
-        self._listeners = Listeners(self._intake, self._hands, clock, self._care)
-        self._publisher = Publisher(
-            self._link,
-            self._ledger,
-            self.names,
-            body=journal_bodies,
-            redeclare=self._redeclare,
-            waiting=lambda queue: self._declarer.waiting(self._link, queue),
-        )
-        self._settler = Settler(self._hands, self._ledger, self._returner, clock)
         prefix = secrets.token_hex(3)
         self._puller = Puller(
             self._hands,
@@ -104,6 +94,25 @@ class RabbitMQBroker:
             tokens=(f"{prefix}{number:x}" for number in count(1)),
             body=journal_bodies,
         )
+        self._queues = Queues(
+            self._link,
+            self._ledger,
+            self.names,
+            self._hands,
+            self._declarer,
+            changed=self._puller.forget,
+        )
+        self._listeners = Listeners(self._intake, self._hands, clock, self._care)
+        self._waiter = Waiter(self._listeners, self.settle, self._spawn)
+        self._publisher = Publisher(
+            self._link,
+            self._ledger,
+            self.names,
+            body=journal_bodies,
+            redeclare=self._queues.declare_again,
+            waiting=lambda queue: self._declarer.waiting(self._link, queue),
+        )
+        self._settler = Settler(self._hands, self._ledger, self._returner, clock)
         self._undertaker = Undertaker(self._link, self._ledger, self.names, self._publisher, clock, body=journal_bodies)
         self.dead_letters = RabbitDeadLetters(
             self._ledger, self._returner, self.names, drain=self._drain, body=journal_bodies
@@ -182,46 +191,22 @@ class RabbitMQBroker:
     async def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec] = ()) -> None:
         """Create a queue and groups, or change their settings; without groups it gets the group `default`."""
         async with self._translating():
-            wanted = await self._ledger.step(lambda books: book_of_queues.wanted(books, queue, groups))
-            names = [group.name for group in wanted]
-            self._check_names(queue.name, names)
-            first, _ = self._declarer.known.get(queue.name, (await self._declared_first(queue), set()))
-            await self._declarer.declare(await self._link.connection(), first, names)
-            self._declarer.note(first, names)
-            self._puller.known.clear()
-            await self._ledger.step(lambda books: book_of_queues.declare(books, queue, wanted))
-
-    def _check_names(self, queue: QueueName, groups: list[GroupName]) -> None:
-        """Refuse a second group for a queue whose one quorum queue has a given name."""
-        given = self.names.of(queue).queue
-        known = self._declarer.known.get(queue, (None, set()))[1] | set(groups)
-        if given is not None and len(known) > 1:
-            raise InvalidSetting("groups", sorted(known), f"one, since the queue {given!r} was named for it")
-
-    async def _declared_first(self, queue: QueueSpec) -> QueueSpec:
-        """Return the settings the server's queues were made with: those of the queue's first declaration."""
-        return await self._ledger.step(lambda books: book_of_queues.first_spec(books, queue))
+            await self._queues.declare(queue, groups)
 
     async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
         """Remove a queue, or one group, with all it holds."""
         async with self._translating():
-            gone = await self._ledger.step(lambda books: book_of_queues.remove(books, queue, group))
-            self._hands.drop(lambda lease: lease.queue == queue and lease.group in gone)
-            for name in gone:
-                self._puller.known.pop((queue, name), None)
-            await self._declarer.remove(self._link, queue, gone, whole=group is None)
+            await self._queues.remove(queue, group)
 
     async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
         """Delete everything that waits (not what is leased or dead); return how many copies."""
         async with self._translating():
-            purged, groups = await self._ledger.step(lambda books: book_of_queues.purge(books, queue, group))
-            await self._declarer.purge(self._link, queue, groups)
-            return purged
+            return await self._queues.purge(queue, group)
 
     async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
         """Delete a message wherever it waits; copies that are leased or dead stay. Say whether there was one."""
         async with self._translating():
-            return await self._ledger.step(lambda books: book_of_queues.cancel(books, queue, message_id))
+            return await self._queues.cancel(queue, message_id)
 
     # The way of a message
 
@@ -254,42 +239,10 @@ class RabbitMQBroker:
                 )
 
         if wait <= NO_WAIT:
-            return await self._uncancelled(once())
+            return await self._waiter.uncancelled(once())
         async with self._translating():
             await self._puller.check(place)
-        return await self._wait(place, once, limit, wait)
-
-    async def _wait(self, place: Place, once: Any, limit: int, wait: timedelta) -> list[Delivery]:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + wait.total_seconds()
-        intake = self._intake(place)
-        intake.wanted += limit
-        listener = self.listen([place])
-        try:
-            while True:
-                listener.clear()
-                deliveries = await self._uncancelled(once())
-                left = deadline - loop.time()
-                if deliveries or left <= 0:
-                    return deliveries
-                await listener.wait(timedelta(seconds=left))
-        finally:
-            intake.wanted -= limit
-            listener.close()
-
-    async def _uncancelled(self, pull: Coroutine[Any, Any, list[Delivery]]) -> list[Delivery]:
-        """Let a pull come to its end even when its caller is gone, and hand back what it got then."""
-        task = asyncio.get_running_loop().create_task(pull)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._spawn(self._hand_back(task))
-            raise
-
-    async def _hand_back(self, task: asyncio.Task[list[Delivery]]) -> None:
-        deliveries = await task
-        if deliveries:
-            await self.settle([HandBack(delivery.ack_id) for delivery in deliveries])
+        return await self._waiter.pull(self._intake(place), once, limit, wait)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid: those changed nothing."""
@@ -305,7 +258,7 @@ class RabbitMQBroker:
         async with self._translating():
             extended, refused = self._extended(ack_ids, lease)
             await self._ledger.step(lambda books: _note_extension(books, extended, refused))
-            self._listeners.look(self._listeners.listened())
+            self._listeners.notify()
             return refused
 
     def extend_now(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
@@ -363,15 +316,7 @@ class RabbitMQBroker:
 
     async def _restore(self, connection: Connection) -> None:
         await self._declarer.restore(connection)
-        asyncio.get_running_loop().call_soon(lambda: self._listeners.look(self._listeners.listened()))
-
-    async def _redeclare(self, queue: QueueName) -> None:
-        def groups(books: Books) -> tuple[QueueSpec, list[GroupName]]:
-            book = books.queue(queue)
-            return book_of_queues.first_spec(books, book.spec), list(book.groups)
-
-        spec, names = await self._ledger.step(groups)
-        await self._declarer.declare(await self._link.connection(), spec, names)
+        asyncio.get_running_loop().call_soon(self._listeners.notify)
 
     def _lost(self) -> None:
         """Let go of what the lost connection had delivered: the server gives it to somebody."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from godwit.brokers.arguments import MAX_PULL
 from godwit.brokers.contract import Delivery, Place
@@ -49,6 +49,11 @@ class Puller:
                 return books.queue(place[0]).group(place[1]).spec.flow_control
 
             self.known[place] = await self._ledger.step(step)
+
+    def forget(self, places: Sequence[Place] | None) -> None:
+        """Ask the ledger again about these places; None: about all."""
+        for place in list(self.known) if places is None else places:
+            self.known.pop(place, None)
 
     async def pull(
         self, intake: Intake, *, worker: str, limit: int, length_ms: int, max_bytes: int | None
