@@ -14,8 +14,14 @@ import pytest
 
 from tests.conformance.harness import BACKENDS, Harness
 
+EVERY = [
+    # A node needs seconds of a processor to start: one process runs all its tests.
+    pytest.param(name, marks=pytest.mark.xdist_group("rabbitmq")) if name == "rabbitmq" else name
+    for name in BACKENDS
+]
 
-@pytest.fixture(params=list(BACKENDS))
+
+@pytest.fixture(params=EVERY)
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
     """Give a fresh backend whose time is moved by the test where possible."""
     harness = Harness(request.param, tmp_path)
@@ -24,7 +30,7 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     await harness.finish()
 
 
-@pytest.fixture(params=list(BACKENDS))
+@pytest.fixture(params=EVERY)
 async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
     """Give a fresh backend in real time, for pulls that wait."""
     harness = Harness(request.param, tmp_path, live=True)

@@ -28,7 +28,9 @@ from godwit.core.projection import Projection
 from tests.conformance.harness import LONG, Harness, Q
 
 STEPS: Final = 50
-EXAMPLES: Final = 200
+EXAMPLES: Final = 60
+"""What `./dev test` has time for. With `--hypothesis-profile=soak` there are 200, each time others."""
+SOAK_EXAMPLES: Final = 200
 GROUPS: Final = ("billing", "mail")
 WAIT: Final = timedelta(seconds=3)
 KINDS: Final = ("ack", "retry", "give up", "hand back")
@@ -203,10 +205,12 @@ class RabbitAgainstAModel(RuleBasedStateMachine):
         assert {copy.address: copy for copy in snapshot.copies} == self.told.copies
 
 
-@pytest.mark.timeout(240)
-def test_rabbitmq_does_what_its_model_does() -> None:
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("rabbitmq")
+def test_rabbitmq_does_what_its_model_does(request: pytest.FixtureRequest) -> None:
     RabbitAgainstAModel.seen.clear()
-    examples = max(EXAMPLES, (settings.default.max_examples if settings.default else 0) // 10)
+    soak = request.config.getoption("--hypothesis-profile") == "soak"
+    examples = SOAK_EXAMPLES if soak else EXAMPLES
     run_state_machine_as_test(RabbitAgainstAModel, settings=settings(max_examples=examples, stateful_step_count=STEPS))
     wanted = {*KINDS, "duplicates", "delivered", "cancelled", "purged", "replayed", "discarded", "restarted"}
     assert {what for what in wanted if not RabbitAgainstAModel.seen[what]} == set()

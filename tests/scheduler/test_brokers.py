@@ -22,13 +22,13 @@ from tests.waiting import eventually
 AHEAD = timedelta(seconds=4)
 
 
-@pytest.fixture(params=["sqlite", "redis", "rabbitmq"])
+@pytest.fixture(params=["sqlite", "redis", pytest.param("rabbitmq", marks=pytest.mark.xdist_group("rabbitmq"))])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     match request.param:
         case "redis":
             yield fresh().url
         case "rabbitmq":
-            yield the_node().url
+            yield f"{the_node().url}?ledger={tmp_path / 'ledger.db'}"
         case _:
             yield f"sqlite:///{tmp_path / 'broker.db'}"
 

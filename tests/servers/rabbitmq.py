@@ -174,8 +174,19 @@ class RabbitNode:
         return _run(self, "rabbitmqctl", *words)
 
     def evaluate(self, erlang: str) -> str:
-        """Evaluate an expression in the node; much of what rabbitmqctl does, without its start-up per command."""
-        return self.control("eval", erlang)
+        """Evaluate an expression in the node; what rabbitmqctl needs seconds for begins at once here."""
+        done = subprocess.run(
+            ["erl_call", "-sname", self.name, "-c", _COOKIE, "-timeout", "30", "-e"],
+            env=self.environment,
+            input=erlang,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode or not done.stdout.startswith("{ok, "):
+            raise ServerDown(f"{erlang} gave {done.stdout}{done.stderr}")
+        return done.stdout[len("{ok, ") : -1]
 
     def sync(self) -> None:
         """Let it write down which quorum queues it has: by itself it does so late, and kill -9 would lose new ones."""

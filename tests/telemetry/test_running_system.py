@@ -101,7 +101,9 @@ def address_of(broker: str, place: Path) -> str:
     return f"sqlite:///{place}/shop.db"
 
 
-@pytest.mark.parametrize("broker", ["sqlite", "redis", "rabbitmq"])
+@pytest.mark.parametrize(
+    "broker", ["sqlite", "redis", pytest.param("rabbitmq", marks=pytest.mark.xdist_group("rabbitmq"))]
+)
 async def test_a_running_worker_feeds_all_sixteen_metrics_as_a_real_parser_reads_them(
     tmp_path: Path, broker: str
 ) -> None:

@@ -12,6 +12,13 @@ from tests.faults.crew import Crew
 from tests.servers.rabbitmq import RabbitNode, the_node
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process run all tests of this folder that share a node: each node needs seconds of a processor."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("rabbitmq"))
+
+
 @pytest.fixture
 def node() -> RabbitNode:
     """Give the shared node."""

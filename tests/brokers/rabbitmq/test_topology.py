@@ -57,20 +57,16 @@ async def test_the_variables_give_the_exchanges_and_queues_of_the_specification(
     node: RabbitNode, tmp_path: Path
 ) -> None:
     async with birthdays(node, tmp_path):
-        exchanges = dict(
-            line.split("\t")
-            for line in node.control("list_exchanges", "name", "type").splitlines()
-            if "birthday" in line
-        )
+        defined = json.loads(node.control("export_definitions", "-"))
+        exchanges = {one["name"]: one["type"] for one in defined["exchanges"] if "birthday" in one["name"]}
         assert exchanges == {"birthday.messages": "topic", "birthday.messages.dlx": "direct"}
-        listed = node.control("list_queues", "name", "type", "durable", "--formatter=json")
-        queues = {one["name"]: one for one in json.loads(listed) if "birthday" in one["name"]}
+        queues = {one["name"]: one for one in defined["queues"] if "birthday" in one["name"]}
         assert set(queues) == {"birthday.messages.queue", "birthday.messages.dlq"}
         assert all(one["durable"] for one in queues.values())
-        assert "quorum" in str(queues["birthday.messages.queue"]["type"])
-        bindings = node.control("list_bindings", "source_name", "destination_name", "routing_key")
-        assert "birthday.messages.dlx\tbirthday.messages.dlq\tdlq" in bindings
-        assert "birthday.messages\tbirthday.messages.queue\t#" in bindings
+        assert queues["birthday.messages.queue"]["arguments"]["x-queue-type"] == "quorum"
+        bindings = {(one["source"], one["destination"], one["routing_key"]) for one in defined["bindings"]}
+        assert ("birthday.messages.dlx", "birthday.messages.dlq", "dlq") in bindings
+        assert ("birthday.messages", "birthday.messages.queue", "#") in bindings
 
 
 @pytest.mark.parametrize("kind", ["birthday", "anniversary"])

@@ -28,6 +28,9 @@ DEAD_KEY: Final = "dlq"
 GROUP_SIZE: Final = 3
 DELIVERY_LIMIT: Final = 50
 """The last resort against a message that takes down workers of hosts that share no ledger."""
+NO_DELIVERY_LIMIT: Final = 2**31 - 1
+"""For queues whose messages nobody may drop. RabbitMQ 4 would do so at the twentieth return, before it there was no
+limit, and only 4 knows a word for none: this number means the same to all of them, so that no upgrade changes it."""
 _LONGEST_NAME: Final = 127
 """What the protocol allows an exchange."""
 _MOST_LENGTH: Final = 2**31 - 1
@@ -100,7 +103,11 @@ def queue_frames(names: Names, queue: QueueName) -> Iterator[Frame]:
     yield commands.Queue.Declare(
         queue=dlq,
         durable=True,
-        arguments={"x-queue-type": "quorum", "x-quorum-initial-group-size": GROUP_SIZE},
+        arguments={
+            "x-queue-type": "quorum",
+            "x-quorum-initial-group-size": GROUP_SIZE,
+            "x-delivery-limit": NO_DELIVERY_LIMIT,
+        },
     )
     yield commands.Queue.Bind(queue=dlq, exchange=names.dlx(queue), routing_key=DEAD_KEY)
 
