@@ -66,7 +66,6 @@ class LedgerFile:
         """Whoever has it uses the connection: the thread, or a caller who found nobody before him."""
         self._counting = threading.Lock()
         self._waiting = 0
-        self._commits = 0
         self._connection: sqlite3.Connection
         self._log: Log
         self._lock = -1
@@ -164,13 +163,11 @@ class LedgerFile:
         return connection
 
     def _run(self) -> None:
-        seen = 0
         while True:
             try:
                 job = self._jobs.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
-                self._look_after_log(idle=seen == self._commits)
-                seen = self._commits
+                self._look_after_log()
                 continue
             if job is None:
                 return
@@ -184,11 +181,11 @@ class LedgerFile:
             self._together(jobs)
             if last:
                 return
-            self._look_after_log(idle=False)
+            self._look_after_log()
 
-    def _look_after_log(self, *, idle: bool) -> None:
+    def _look_after_log(self) -> None:
         """Move a long log into the file; of several processes the first one does it."""
-        if not self._log.is_due(idle=idle):
+        if not self._log.is_due():
             return
         try:
             self._log.write_through()
@@ -198,7 +195,7 @@ class LedgerFile:
         with self._busy:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             try:
-                if self._log.is_due(idle=idle):
+                if self._log.is_due():
                     self._log.move()
             finally:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -225,7 +222,6 @@ class LedgerFile:
     def _commit(self, jobs: list[_Job]) -> None:
         """Carry out steps in one transaction; the caller has both locks, and loses that of the file here."""
         connection = self._connection
-        self._commits += 1
         try:
             connection.execute("BEGIN IMMEDIATE")
             for job in jobs:

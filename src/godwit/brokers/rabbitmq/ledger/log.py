@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ LONG_BYTES: Final = 32 << 20
 BUSY_SECONDS: Final = 10.0
 SHORT_BYTES: Final = 1 << 20
 """What is shorter stays when nobody writes: it costs nothing."""
+IDLE_SECONDS: Final = 1.0
 
 log = get_logger(__name__)
 
@@ -36,6 +38,7 @@ class Log:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = f"{path}-wal"
         self._connection = connection
+        self._size, self._since = 0, time.monotonic()
 
     def write_through(self) -> None:
         """Return when everything committed so far is on the disk. Needs no lock: nobody else waits meanwhile."""
@@ -48,13 +51,16 @@ class Log:
         finally:
             os.close(file)
 
-    def is_due(self, *, idle: bool) -> bool:
-        """Say whether the log should be moved into the file now."""
+    def is_due(self) -> bool:
+        """Say whether the log should be moved into the file now: it is long, or nobody writes, here or elsewhere."""
         try:
             size = os.stat(self._path).st_size  # noqa: PTH116
         except FileNotFoundError:
             return False
-        return size > (SHORT_BYTES if idle else LONG_BYTES)
+        now = time.monotonic()
+        if size != self._size:
+            self._size, self._since = size, now
+        return size > (SHORT_BYTES if now - self._since >= IDLE_SECONDS else LONG_BYTES)
 
     def move(self) -> None:
         """Move the log into the file and begin it anew; the caller holds the lock, so nobody reads or writes."""
