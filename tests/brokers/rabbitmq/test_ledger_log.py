@@ -29,7 +29,7 @@ async def ledger(tmp_path: Path) -> AsyncIterator[LedgerFile]:
 
 def is_free(ledger: LedgerFile) -> bool:
     """Say whether another process could write now."""
-    lock = os.open(f"{ledger.path}-lock", os.O_RDWR)
+    lock = os.open(f"{ledger.path}.lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -130,7 +130,7 @@ class LedgerFile:
         path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             try:
                 self._connection = self._prepared(
