@@ -218,7 +218,10 @@ class Harness:
             left -= STEP
 
     async def outage(self, duration: timedelta) -> None:
-        """Move time on while nobody looks after anything; of real time not longer than any lease or time to keep."""
+        """Move time on while nobody looks after anything.
+
+        Of real time five leases at most: whether a gap is longer than the lease is all that brokers go by.
+        """
         await self._move(min(duration, LEASE * 5) if self.clock is None else duration)
 
     async def _move(self, step: timedelta) -> None:

@@ -267,6 +267,7 @@ async def test_a_snapshot_still_serves_after_the_journal_was_trimmed(harness: Ha
     await some_life(harness)
     await harness.outage(timedelta(hours=1))
     await harness.broker.maintain()
+    assert (await ends(harness))[0] > 1, "the journal was trimmed"
     snapshot = await harness.broker.journal.snapshot(Q)
     projection = Projection(snapshot.copies)
     await harness.publish("x")
