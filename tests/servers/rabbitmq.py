@@ -178,7 +178,7 @@ class RabbitNode:
         done = subprocess.run(
             ["erl_call", "-sname", self.name, "-c", _COOKIE, "-timeout", "30", "-e"],
             env=self.environment,
-            input=erlang,
+            input=f"{erlang}\n",
             capture_output=True,
             text=True,
             timeout=60,
