@@ -16,7 +16,6 @@ import pytest
 
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.memory.engine import MemoryEngine
-from godwit.brokers.sqlite.filelock import FileLock
 from godwit.brokers.urls import connect
 from godwit.cli.exits import Exit
 from godwit.core.clock import ManualClock
@@ -25,6 +24,7 @@ from godwit.core.errors import BrokerUnavailable
 from godwit.core.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
+from godwit.filelock import FileLock
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.worker import Worker, WorkerSettings
 from tests.runtime.workers import ORDERS, ROOT, STARTED, Shop, catches_sigterm

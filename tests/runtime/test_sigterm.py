@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from godwit.brokers.contract import Delivery
-from godwit.brokers.sqlite.filelock import FileLock
 from godwit.cli.exits import Exit
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
+from godwit.filelock import FileLock
 from godwit.runtime.heartbeat import InstanceStatus
 from tests.runtime.workers import ORDERS, STARTED, Shop, catches_sigterm
 from tests.waiting import eventually

@@ -110,7 +110,7 @@ async def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) ->
     async with await declared(path) as broker:
         script = """
 import time
-from godwit.brokers.sqlite.filelock import FileLock
+from godwit.filelock import FileLock
 FileLock(Path(sys.argv[1] + ".lock")).acquire()
 say("held")
 time.sleep(600)

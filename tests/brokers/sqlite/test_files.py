@@ -12,7 +12,6 @@ import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.sqlite import SqliteBroker, backup
-from godwit.brokers.sqlite.filelock import FileLock
 from godwit.brokers.sqlite.location import file_system
 from godwit.core.errors import (
     BrokerBusy,
@@ -24,6 +23,7 @@ from godwit.core.errors import (
     StorageTooNew,
     UnknownScheme,
 )
+from godwit.filelock import FileLock
 from tests.brokers.sqlite.files import declared, drain, envelopes, integrity, pull, start
 
 MOUNTS = """\

@@ -14,11 +14,11 @@ import pytest
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack
 from godwit.brokers.sqlite import SqliteBroker, log, transactions
-from godwit.brokers.sqlite.filelock import FileLock
 from godwit.core.errors import BrokerUnavailable, QueueNotFound, StorageFull
 from godwit.core.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.filelock import FileLock
 from tests.brokers.sqlite.files import G, Q, declared, drain, envelope, envelopes, heard, names_in, pull, size_of, start
 from tests.waiting import eventually
 

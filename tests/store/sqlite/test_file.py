@@ -11,12 +11,12 @@ import pytest
 
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.brokers.sqlite.filelock import FileLock as BrokersLock
 from godwit.core.clock import ManualClock
 from godwit.core.envelope import seal
 from godwit.core.errors import StoreBusy, StoreFull, StoreUnavailable
 from godwit.core.message import Message
 from godwit.core.queues import QueueSpec
+from godwit.filelock import FileLock
 from godwit.runtime.recorder import Recorder
 from godwit.store.sqlite import SqliteStore
 from tests.store.conformance.harness import StoreHarness
@@ -46,7 +46,7 @@ async def test_a_full_file_is_named_and_the_recorder_goes_on_when_there_is_room(
 
 
 async def test_broker_and_store_wait_for_each_other_in_the_same_queue(tmp_path: Path) -> None:
-    lock = BrokersLock(Path(f"{tmp_path / 'both.db'}.lock"))
+    lock = FileLock(Path(f"{tmp_path / 'both.db'}.lock"))
     async with SqliteStore(tmp_path / "both.db") as store:
         await store.ping()
         lock.acquire()
@@ -61,7 +61,7 @@ async def test_broker_and_store_wait_for_each_other_in_the_same_queue(tmp_path: 
 
 
 async def test_a_lock_that_does_not_come_free_is_told_in_time_and_the_step_is_never_done(tmp_path: Path) -> None:
-    lock = BrokersLock(Path(f"{tmp_path / 'both.db'}.lock"))
+    lock = FileLock(Path(f"{tmp_path / 'both.db'}.lock"))
     done = threading.Event()
     async with SqliteStore(tmp_path / "both.db", busy_seconds=0.2) as store:
         await store.ping()

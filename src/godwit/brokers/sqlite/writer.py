@@ -14,11 +14,11 @@ from typing import Any, Final
 from godwit.brokers.sqlite.calls import NOBODY, Call, Step
 from godwit.brokers.sqlite.connection import open_writer
 from godwit.brokers.sqlite.engine import SqliteEngine
-from godwit.brokers.sqlite.filelock import FileLock
 from godwit.brokers.sqlite.log import Log
 from godwit.brokers.sqlite.transactions import Transactions
 from godwit.core.clock import Clock
 from godwit.core.errors import BrokerBusy, BrokerClosed
+from godwit.filelock import FileLock
 
 GROUP_COMMIT: Final = 256
 """Calls in one transaction at most: the last one waits for all before it."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from godwit.core.errors import StoreBusy, StoreClosed
+from godwit.filelock import FileLock
 from godwit.store.scripts import statement
-from godwit.store.sqlite.filelock import FileLock
 from godwit.store.sqlite.migrating import upgrade
 from godwit.store.sqlite.translating import translated
 

@@ -1,4 +1,6 @@
-"""The writers' lock: a queue of processes in the kernel, which lets go when its holder dies.
+"""The writers' lock beside a SQLite file: a queue of processes in the kernel, which lets go when its holder dies.
+
+Broker and store may be in one file, so they wait in one queue. Polling SQLITE_BUSY instead starved one of ten writers.
 
 Two bytes of the file are locked. Whoever wants byte 0 first takes byte 1, the gate, and keeps it until he has byte 0:
 so a writer that lets go and wants again at once finds the gate taken by the one who waited, and cannot starve him.
@@ -15,9 +17,7 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from godwit.core.errors import BrokerUnavailable
-
-# Locks of the open file, not of the process: two brokers in one process exclude each other too.
+# Locks of the open file, not of the process: broker and store in one process exclude each other too.
 _FLOCK: Final = "hhqqi4x"
 _HOLD: Final = 0
 _GATE: Final = 1
@@ -34,14 +34,10 @@ def _prompt_sleeps(*, wanted: bool) -> None:
 
 
 class FileLock:
-    """A lock in a file beside the database."""
+    """A lock in a file beside the database; raises OSError when the file cannot be made."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            remedy = "The directory must be writable: SQLite keeps files beside the database."
-            raise BrokerUnavailable(str(path), error.strerror or str(error), remedy) from error
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         _OPEN.add(self)
 
     def acquire(self) -> None:
