@@ -1,6 +1,6 @@
-"""What a broker may have kept for it: the ports a store offers to brokers that cannot keep a journal or dead letters.
+"""What a broker may have kept for it: the port a store offers to brokers that cannot keep a journal.
 
-Brokers and stores do not know each other; the manager hands one to the other as these.
+Brokers and stores do not know each other; the manager hands one to the other as this.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from godwit.core.failure import FailureKind
 from godwit.core.journal import Event, Position, Row
-from godwit.core.names import GroupName, MessageId, QueueName
+from godwit.core.names import GroupName, QueueName
 
 
 class JournalStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,49 +78,4 @@ class KeepsJournalElsewhere(Protocol):
 
     def keep_journal(self, writer: JournalWriter) -> None:
         """Hand the journal on to a writer from now on."""
-        ...
-
-
-class KeptLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter as it is kept: `body` is the broker's own, the rest can be searched."""
-
-    id: str
-    queue: QueueName
-    group: GroupName
-    message_id: MessageId
-    publish_seq: int
-    type: str | None
-    dead_letter_queue: QueueName | None
-    kind: FailureKind
-    fingerprint: str | None
-    dead_at_ms: int
-    attempt: int
-    failures: int
-    crashes: int
-    body: bytes
-
-
-class LetterKeeper(Protocol):
-    """Keeps the dead letters of a broker that cannot list its own; here they are the truth."""
-
-    async def keep(self, letters: Sequence[KeptLetter]) -> None:
-        """Add letters; one whose id is there already changes nothing."""
-        ...
-
-    async def page(
-        self, name: QueueName, *, group: GroupName | None = None, after: str | None = None, limit: int = 100
-    ) -> list[KeptLetter]:
-        """List those of a queue, or of all queues that share the dead letter queue `name`, oldest first."""
-        ...
-
-    async def fetch(self, ids: Sequence[str]) -> list[KeptLetter]:
-        """Return those of these ids that exist."""
-        ...
-
-    async def remove(self, ids: Sequence[str]) -> list[str]:
-        """Delete them; return the ids that did not exist."""
-        ...
-
-    async def count(self) -> Mapping[tuple[QueueName, GroupName], int]:
-        """Say how many each group has."""
         ...

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 import msgspec
 
 from godwit.core.journal import Position
-from godwit.core.keeping import JournalWriter, LetterKeeper
+from godwit.core.keeping import JournalWriter
 from godwit.core.recording import Address, Batch, Census
 from godwit.core.statuses import MessageStatus
 from godwit.store.effects import Ledger, Outbox
@@ -132,11 +132,6 @@ class Store(Protocol):
     @property
     def journal(self) -> JournalWriter:
         """The journal it keeps for brokers that cannot."""
-        ...
-
-    @property
-    def letters(self) -> LetterKeeper:
-        """The dead letters it keeps for brokers that cannot."""
         ...
 
     @property

@@ -8,7 +8,6 @@ from godwit.config.addresses import without_password
 from godwit.store.postgres.database import POOL_SIZE, PostgresDatabase
 from godwit.store.postgres.journal import PostgresJournal
 from godwit.store.postgres.ledger import PostgresLedger
-from godwit.store.postgres.letters import PostgresLetters
 from godwit.store.postgres.messages import PostgresMessages
 from godwit.store.postgres.migrating import PostgresMigrations
 from godwit.store.postgres.outbox import PostgresOutbox
@@ -37,7 +36,6 @@ class PostgresStore:
         self.ledger = PostgresLedger(self.database)
         self.outbox = PostgresOutbox(self.database)
         self.journal = PostgresJournal(self.database)
-        self.letters = PostgresLetters(self.database)
         self.pipelines = PostgresPipelines(self.database)
         self.schedules = PostgresSchedules(self.database)
         self.plans = PostgresPlans(self.database)

@@ -10,7 +10,6 @@ from godwit.core.errors import UnknownScheme
 from godwit.store.sqlite.file import BUSY_SECONDS, SqliteFile
 from godwit.store.sqlite.journal import SqliteJournal
 from godwit.store.sqlite.ledger import SqliteLedger
-from godwit.store.sqlite.letters import SqliteLetters
 from godwit.store.sqlite.messages import SqliteMessages
 from godwit.store.sqlite.migrating import SqliteMigrations
 from godwit.store.sqlite.outbox import SqliteOutbox
@@ -32,7 +31,6 @@ class SqliteStore:
         self.ledger = SqliteLedger(self.file)
         self.outbox = SqliteOutbox(self.file)
         self.journal = SqliteJournal(self.file)
-        self.letters = SqliteLetters(self.file)
         self.pipelines = SqlitePipelines(self.file)
         self.schedules = SqliteSchedules(self.file)
         self.plans = SqlitePlans(self.file)
