@@ -36,19 +36,19 @@ class World:
         for name, text in variables.items():
             self._monkeypatch.setenv(name, text)
 
-    def manager(self) -> MessageQueueManager:
+    def manager(self, **options: Any) -> MessageQueueManager:
         """Return a manager on a SQLite file, or wherever the environment says."""
         self._monkeypatch.chdir(self.folder)
-        return MessageQueueManager.from_url()
+        return MessageQueueManager.from_url(**options)
 
     def in_memory(self) -> InMemoryManager:
         """Return a manager whose clock is set by hand."""
         return in_memory(load(arguments={"broker_url": "memory://"}))
 
     @asynccontextmanager
-    async def declared(self) -> AsyncIterator[MessageQueueManager]:
+    async def declared(self, **options: Any) -> AsyncIterator[MessageQueueManager]:
         """Give an open manager whose queue `q` is declared as the configuration says."""
-        async with self.manager() as mq:
+        async with self.manager(**options) as mq:
             await mq.broker.declare(mq.settings.queue(Q).spec)
             yield mq
 

@@ -1,15 +1,13 @@
 """One entry per environment variable of the specifications: what setting it changes in the running system.
 
 An entry is a function that sets the variable (in its own unit, to something else than its default), runs the system and
-looks; or `Elsewhere`, with the test that shows it where the system it belongs to is tested. Whoever gives a variable
-its effect writes its entry.
+looks. Whoever gives a variable its effect writes its entry.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -21,18 +19,17 @@ from godwit.core.failure import FailureKind
 from godwit.core.message import Message
 from godwit.telemetry.alerts import Alert, AlertName
 from godwit.testing import run_until_empty
+from tests.config.effects.keeping import (
+    cron_minute_schedule,
+    monitoring_retention_days,
+    scheduler_cleanup_interval,
+    scheduler_precision_minutes,
+)
+from tests.config.effects.rabbitmq import queue_concurrency, rabbitmq_url_and_names
 from tests.config.effects.running import Q, World, soon
 from tests.servers.redis import redis_server
 
 Effect = Callable[[World], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """The variable's effect is shown by another test, or is still to come."""
-
-    reason: str
-    test: str | None = None
 
 
 async def queue_default_ttl(world: World) -> None:
@@ -266,16 +263,7 @@ async def redis_stream_and_group(world: World) -> None:
             assert delivery.open().payload == {"n": 2}
 
 
-TICKS = Elsewhere(
-    "the moments of a scheduler's ticks",
-    "tests/scheduler/test_running.py::test_schedulers_tick_by_the_minute_schedule_and_not_below_the_precision",
-)
-TOPOLOGY = Elsewhere(
-    "exchanges and queues on a RabbitMQ server",
-    "tests/brokers/rabbitmq/test_topology.py::test_the_variables_give_the_exchanges_and_queues_of_the_specification",
-)
-
-EFFECTS: dict[str, Effect | Elsewhere] = {
+EFFECTS: dict[str, Effect] = {
     "REDIS_HOST": redis_host_and_port,
     "REDIS_PORT": redis_host_and_port,
     "REDIS_PASSWORD": redis_password,
@@ -292,29 +280,20 @@ EFFECTS: dict[str, Effect | Elsewhere] = {
     "CONSUMER_HEALTH_CHECK_INTERVAL": consumer_health_check_interval,
     "MONITORING_METRICS_INTERVAL": monitoring_metrics_interval,
     "MONITORING_ALERT_THRESHOLDS": monitoring_alert_thresholds,
-    "MONITORING_RETENTION_DAYS": Elsewhere(
-        "what the store keeps of the past",
-        "tests/scheduler/test_running.py::test_finished_schedules_are_removed_at_the_cleanup_interval",
-    ),
-    "SCHEDULER_PRECISION_MINUTES": TICKS,
+    "MONITORING_RETENTION_DAYS": monitoring_retention_days,
+    "SCHEDULER_PRECISION_MINUTES": scheduler_precision_minutes,
     "SCHEDULER_MAX_FUTURE_DAYS": scheduler_max_future_days,
-    "SCHEDULER_CLEANUP_INTERVAL": Elsewhere(
-        "the removal of finished schedules",
-        "tests/scheduler/test_running.py::test_finished_schedules_are_removed_at_the_cleanup_interval",
-    ),
+    "SCHEDULER_CLEANUP_INTERVAL": scheduler_cleanup_interval,
     "APP_VERSION": app_version,
-    "RABBITMQ_URL": TOPOLOGY,
-    "RABBITMQ_QUEUE_NAME": TOPOLOGY,
-    "RABBITMQ_DLQ_NAME": TOPOLOGY,
-    "RABBITMQ_EXCHANGE_NAME": TOPOLOGY,
-    "RABBITMQ_DLX_NAME": TOPOLOGY,
-    "QUEUE_CONCURRENCY": Elsewhere(
-        "what a RabbitMQ server sends ahead",
-        "tests/brokers/rabbitmq/test_topology.py::test_queue_concurrency_is_how_many_messages_the_server_sends_ahead",
-    ),
+    "RABBITMQ_URL": rabbitmq_url_and_names,
+    "RABBITMQ_QUEUE_NAME": rabbitmq_url_and_names,
+    "RABBITMQ_DLQ_NAME": rabbitmq_url_and_names,
+    "RABBITMQ_EXCHANGE_NAME": rabbitmq_url_and_names,
+    "RABBITMQ_DLX_NAME": rabbitmq_url_and_names,
+    "QUEUE_CONCURRENCY": queue_concurrency,
     "QUEUE_RETRY_DELAY": queue_retry_delay,
     "QUEUE_RETRY_BACKOFF": queue_retry_backoff,
-    "CRON_MINUTE_SCHEDULE": TICKS,
+    "CRON_MINUTE_SCHEDULE": cron_minute_schedule,
     "REDIS_URL": redis_url,
     "REDIS_STREAM": redis_stream_and_group,
     "REDIS_GROUP": redis_stream_and_group,
