@@ -174,6 +174,21 @@ async def test_an_outage_of_many_leases_still_moves_them_by_one(harness: Harness
     assert await counters(harness) == (2, 0, 1)
 
 
+async def test_each_outage_of_many_leases_counts_one_crash_so_that_only_three_of_them_isolate_a_message(
+    harness: Harness,
+) -> None:
+    await harness.declare()
+    await harness.publish("a")
+    for long_outages in range(3):
+        delivery = await harness.pull_one()
+        assert (delivery.failures, delivery.crashes) == (0, long_outages)
+        await harness.outage(LEASE * 4)
+        for _ in range(3):
+            await harness.broker.maintain()
+    (letter,) = await harness.letters()
+    assert (letter.kind, letter.crashes) == (FailureKind.POISON, 3)
+
+
 async def test_five_outages_do_not_make_a_healthy_message_poison(harness: Harness) -> None:
     await harness.declare()
     await harness.publish("a")
