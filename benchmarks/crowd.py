@@ -81,8 +81,16 @@ async def publish(path: Path, count: int) -> None:
             await broker.publish(seal_all(Message(queue=QUEUE, payload={"id": 7}) for _ in range(100)))
 
 
-def measure(folder: Path, processes: int, consumers: int, *, idle_seconds: float, patience: float = 120) -> Crowd:
-    """Let `processes` x `consumers` instances share work, then wait for nothing."""
+def measure(
+    folder: Path,
+    processes: int,
+    consumers: int,
+    *,
+    idle_seconds: float,
+    each: int = MESSAGES_EACH,
+    patience: float = 120,
+) -> Crowd:
+    """Let `processes` x `consumers` instances share `each` messages per instance, then wait for nothing."""
     path = folder / f"crowd-{processes}-{consumers}.db"
     asyncio.run(_declare(path))
     crew, lines = [], []
@@ -93,7 +101,7 @@ def measure(folder: Path, processes: int, consumers: int, *, idle_seconds: float
         crew.append(process)
         lines.append(ours)
     _ask(lines, None)
-    count = processes * consumers * MESSAGES_EACH
+    count = processes * consumers * each
     started = time.monotonic()
     asyncio.run(publish(path, count))
     while sum(_ask(lines, "handled")) < count:

@@ -211,14 +211,18 @@ class MessageQueueManager:
     ) -> MessageId:
         """Publish a message and return its id; the two times override the message's own."""
         producer = self.producer
-        return await self.breaker.execute(
+        message_id = await self.breaker.execute(
             lambda: producer.enqueue(message, scheduled_at=scheduled_at, expires_at=expires_at), failure=BrokerError
         )
+        self.books.notice()
+        return message_id
 
     async def enqueue_many(self, messages: Iterable[Message]) -> list[MessageId]:
         """Publish messages, in one round trip per few hundred, and return their ids in order."""
         producer = self.producer
-        return await self.breaker.execute(lambda: producer.enqueue_many(messages), failure=BrokerError)
+        ids = await self.breaker.execute(lambda: producer.enqueue_many(messages), failure=BrokerError)
+        self.books.notice()
+        return ids
 
     async def schedule_message(
         self,
@@ -289,6 +293,7 @@ class MessageQueueManager:
     async def acknowledge_message(self, message: Delivery | MessageId, group: str | None = None) -> None:
         """Settle a delivery, or a message this manager holds for a group, as done."""
         await self._by_hand.acknowledge(message, group)
+        self.books.notice()
 
     async def reject_message(
         self,
@@ -300,6 +305,7 @@ class MessageQueueManager:
     ) -> None:
         """Settle it as failed: tried again as the retry policy says, or, without `requeue`, given up at once."""
         await self._by_hand.reject(message, reason, requeue=requeue, group=group)
+        self.books.notice()
 
     # Consumers and workers
 
@@ -378,6 +384,7 @@ class MessageQueueManager:
                 breaker=self._breaker_rule(),
             ),
             metrics=self.metrics,
+            changed=self.books.notice,
             clock=self._clock,
             random=self._random,
         )

@@ -372,6 +372,38 @@ async def test_a_batch_handler_gets_lists_and_each_message_is_settled_by_itself(
         assert len(await journal(broker, Event.ACKED)) == 13
 
 
+async def test_leases_are_renewed_while_a_batch_is_collected() -> None:
+    batches: list[list[int]] = []
+
+    async def handler(messages: list[Message]) -> None:
+        batches.append([message.payload for message in messages])
+
+    lease, timeout = timedelta(milliseconds=400), timedelta(milliseconds=1_600)
+    options: dict[str, Any] = {"batch": 10, "batch_timeout": timeout, "lease": lease}
+    async with at_work(handler, messages=3, **options) as (broker, _):
+        await eventually(lambda: empty(broker))
+        assert batches == [[0, 1, 2]]
+        assert len(await journal(broker, Event.DELIVERED)) == 3, "each was delivered once"
+        assert await journal(broker, Event.LEASE_EXPIRED) == []
+        assert len(await journal(broker, Event.EXTENDED)) >= 3
+
+
+async def test_a_batch_that_is_given_up_before_it_is_full_is_handed_back() -> None:
+    async def handler(_: list[Message]) -> None:
+        raise AssertionError("it never begins")
+
+    options: dict[str, Any] = {"batch": 10, "batch_timeout": timedelta(seconds=60)}
+    async with at_work(handler, messages=3, **options) as (broker, worker):
+        await eventually(lambda: not worker.is_idle())
+        worker.stop()
+        worker.stop()
+
+        async def handed_back() -> bool:
+            return len(await journal(broker, Event.HANDED_BACK)) == 3
+
+        await eventually(handed_back)
+
+
 async def test_a_consumer_may_settle_inside_its_handler() -> None:
     class Careful(QueueConsumer):
         queues = ("q",)

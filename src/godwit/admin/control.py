@@ -1,6 +1,6 @@
 """Pausing, draining, resuming and purging queues, for all processes at once.
 
-Keys of the shared values: `pause/<queue>` and `pause/<queue>#<group>` (workers pull nothing), `drain/<queue>`
+Keys of the shared values: `gate/pause/<queue>` and `gate/pause/<queue>#<group>` (workers pull nothing), `drain/<queue>`
 (producers publish nothing). The value is a `Hold` in JSON. Workers and producers look once a second; the broker itself
 refuses nothing, so a program that publishes without a producer of ours is not held back.
 """
@@ -20,7 +20,9 @@ from godwit.core.errors import GroupNotFound, QueueDraining, QueueNotFound
 from godwit.core.names import GroupName, QueueName
 from godwit.telemetry.window import MONOTONIC_CLOCK
 
-PAUSE_PREFIX: Final = "pause/"
+GATE_PREFIX: Final = "gate/"
+"""Before all keys that workers look at every second: pauses and circuit breakers, with one question."""
+PAUSE_PREFIX: Final = f"{GATE_PREFIX}pause/"
 DRAIN_PREFIX: Final = "drain/"
 LOOK_EVERY: Final = 0.25
 

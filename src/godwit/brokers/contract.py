@@ -285,8 +285,8 @@ class Listener(Protocol):
         """End the waiting from outside."""
         ...
 
-    async def wait(self, timeout: timedelta) -> None:  # noqa: ASYNC109
-        """Return when something may have become ready since `clear`, at the latest after `timeout`."""
+    async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
+        """Return True when something may have become ready since `clear`, False once `timeout` has passed."""
         ...
 
     def close(self) -> None:
@@ -298,6 +298,8 @@ class Broker(Protocol):
     """Carries messages from producers to workers, at least once."""
 
     capabilities: frozenset[str]
+    care_is_shared: bool
+    """Whether `maintain` of one process does it for all; else each process has leases that only it can look after."""
     """Numbers of the promises kept only in part; empty for memory, sqlite and redis."""
 
     @property

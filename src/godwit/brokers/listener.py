@@ -46,15 +46,19 @@ class LoopListener:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def wait(self, timeout: timedelta) -> None:  # noqa: ASYNC109
-        """Return when something may have become ready since `clear`, at the latest after `timeout`."""
+    def _time_ran_out(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
+        """Return True when something may have become ready since `clear`, False once `timeout` has passed."""
         seconds = timeout.total_seconds()
         if self._woken or seconds <= 0:
             await asyncio.sleep(0)  # nobody may keep the loop to himself
-            return
+            return self._woken
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self.wake)
+        timer = loop.call_later(seconds, self._time_ran_out)
         try:
             self._listeners.look(self.places)  # sees what came before anybody waited
             await self._waiter
@@ -65,6 +69,7 @@ class LoopListener:
         finally:
             timer.cancel()
             self._waiter = None
+        return self._woken
 
     def close(self) -> None:
         """Listen no more."""

@@ -171,9 +171,7 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
         if manager.store is not None:
             ticking = asyncio.create_task(manager.scheduler.run(), name="godwit scheduler")
             stack.callback(ticking.cancel)
-            # In a SQLite broker's own file nobody asked for a store: a status is then recorded when it is asked for.
-            keeping = manager.books.run(record="store_url" in manager.settings.origins)
-            stack.callback(asyncio.create_task(keeping, name="godwit books").cancel)
+            stack.callback(asyncio.create_task(manager.books.run(), name="godwit books").cancel)
         if not signals.count:
             await worker.run()
         leave_soon()

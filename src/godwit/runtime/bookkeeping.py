@@ -113,12 +113,16 @@ class Bookkeeping:
     async def _is_known(self, message_id: MessageId) -> bool:
         return await self.recorded(message_id) is not None
 
-    async def run(self, *, record: bool = True) -> None:
-        """Record, forward and sweep until cancelled; without `record`, whoever asks for a status records first."""
+    def notice(self) -> None:
+        """Say that this process has changed something: a recorder here need not look for it."""
+        if self._recorder is not None:
+            self._recorder.notice()
+
+    async def run(self) -> None:
+        """Record, forward and sweep until cancelled."""
         async with asyncio.TaskGroup() as group:
-            if record:
-                group.create_task(self.recorder.run(), name="godwit recorder")
-                group.create_task(self._count(), name="godwit census")
+            group.create_task(self.recorder.run(), name="godwit recorder")
+            group.create_task(self._count(), name="godwit census")
             group.create_task(self.forwarder.run(), name="godwit outbox")
             group.create_task(self._sweep(), name="godwit ledger sweep")
 

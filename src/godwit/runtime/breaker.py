@@ -7,13 +7,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from godwit.admin.control import GATE_PREFIX
 from godwit.brokers.contract import Shared, SharedEntry
 from godwit.core.breaker import CLOSED, BreakerRule, BreakerState, Circuit, opened, probing
 from godwit.core.clock import Clock
 from godwit.core.errors import CircuitOpen
 from godwit.core.logs import get_logger
 
-PREFIX: Final = "breaker/"
+PREFIX: Final = f"{GATE_PREFIX}breaker/"
 T = TypeVar("T")
 
 log = get_logger(__name__)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Protocol
 
-from godwit.admin.control import PAUSE_PREFIX, pause_key
-from godwit.brokers.contract import Place, Shared
+from godwit.admin.control import GATE_PREFIX, PAUSE_PREFIX, pause_key
+from godwit.brokers.contract import Place, Shared, SharedEntry
 from godwit.core.breaker import BreakerRule, Circuit
 from godwit.core.clock import Clock
 from godwit.runtime.breaker import PREFIX, Breaker
+from godwit.runtime.maintenance import KEY as MAINTENANCE_KEY
 
 
 class Gate(Protocol):
@@ -39,11 +41,14 @@ class SharedGate:
             place: Breaker(shared, f"{place[0]}#{place[1]}", owner=owner, rule=rule, clock=clock) for place in places
         }
         self._paused: frozenset[str] = frozenset()
+        self.maintained: SharedEntry | None = None
+        """Who looks after the broker for all processes."""
 
     async def refresh(self) -> bool:
         """Look at the shared state once; say whether pauses were lifted."""
-        before, self._paused = self._paused, frozenset(await self._shared.scan(PAUSE_PREFIX))
-        shared = await self._shared.scan(PREFIX)
+        shared = await self._shared.scan(GATE_PREFIX)
+        self.maintained = shared.get(MAINTENANCE_KEY)
+        before, self._paused = self._paused, frozenset(key for key in shared if key.startswith(PAUSE_PREFIX))
         for breaker in self.breakers.values():
             breaker.learn(shared.get(f"{PREFIX}{breaker.name}"))
         return bool(before - self._paused)
@@ -75,6 +80,12 @@ class Turnstile:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self.passed = time.monotonic()
+        self.rests_until = 0.0
+        """Until then it waits for messages, and nobody expects it."""
+
+    def rest(self, longest: timedelta) -> None:
+        """Say that the consumer waits for messages now."""
+        self.rests_until = time.monotonic() + longest.total_seconds()
 
     @property
     def is_open(self) -> bool:

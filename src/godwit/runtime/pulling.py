@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from godwit.brokers.contract import Broker, Delivery, Settlement
+from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Settlement
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.handling import Judgement
 from godwit.core.logs import get_logger
@@ -18,13 +18,15 @@ from godwit.core.names import QueueName
 from godwit.runtime.balancing import Credits
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.execution import Execution
-from godwit.runtime.gate import Gate
-from godwit.runtime.held import HeldTable, Terms
+from godwit.runtime.gate import Turnstile
+from godwit.runtime.held import Held, HeldTable, Terms
 from godwit.runtime.line import Line
+from godwit.runtime.looks import Looks
 from godwit.runtime.quarantine import Quarantine
 from godwit.runtime.turns import Turns
 
-LONGEST_WAIT: Final = timedelta(seconds=5)
+LONGEST_WAIT: Final = timedelta(seconds=30)
+"""How long a consumer waits for a wake-up before it looks by itself, in case one was lost."""
 GATED_WAIT: Final = timedelta(seconds=1)
 _PAUSE_AFTER_ERROR: Final = 0.25
 _HELD_BACK_PAUSE: Final = 0.05
@@ -47,7 +49,8 @@ class Puller:
         settle: Callable[[Settlement], None],
         judge: Callable[[BaseException, Delivery], Judgement],
         delivered: Callable[[Sequence[Delivery]], None],
-        gate: Gate,
+        gate: Turnstile,
+        looks: Looks,
         quarantine: Quarantine,
         grace: timedelta,
         credits_: Credits,
@@ -64,12 +67,14 @@ class Puller:
         self._terms = Terms(lease=consumer.lease, renewed_for=consumer.time_limit + grace, settle=settle, judge=judge)
         self._delivered = delivered
         self._gate = gate
+        self._looks = looks
         self._quarantine = quarantine
         self._suspected: QueueName | None = None
         """Where a message waits for its last chance."""
         self._turns = Turns(consumer.queues, consumer.weights, strict=consumer.strict)
         self._nudged = asyncio.Event()
-        self._listener = broker.listen([(queue, consumer.group) for queue in consumer.queues])
+        self._places = [(queue, consumer.group) for queue in consumer.queues]
+        self._listener = broker.listen(self._places)
         self._stopping = False
 
     async def run(self) -> None:
@@ -104,18 +109,24 @@ class Puller:
             allowed = await self._gate.admit((queue, consumer.group), free) if free else 0
             held_back = held_back or (bool(free) and not allowed)
             if allowed:
-                deliveries = await self._pull(queue, allowed)
-                self._gate.begun((queue, consumer.group), len(deliveries))
-                deliveries = self._without_suspects(queue, deliveries)
-                took += len(deliveries)
-                free -= self._start(deliveries)
+                held = await self._pull(queue, allowed)
+                took += len(held)
+                free -= self._start(held)
         if took:
             await asyncio.sleep(0)  # let handlers begin before asking again
         elif not self._stopping:
             if held_back:
                 # What is ready behind a pause or an open breaker ends the waiting at once, again and again.
                 await self._rest()
-            await self._listener.wait(LONGEST_WAIT if self._gate.is_open else GATED_WAIT)
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait for something to pull; when nothing comes, one consumer of a place looks for all of this process."""
+        while not self._stopping:
+            longest = LONGEST_WAIT if self._gate.is_open else GATED_WAIT
+            self._gate.rest(longest)
+            if await self._listener.wait(longest) or not self._looks.recent(self._places, longest):
+                return
 
     async def _rest(self) -> None:
         """Wait a moment, or until somebody says that things have changed."""
@@ -129,9 +140,12 @@ class Puller:
         if not suspects:
             return deliveries
         self._suspected = queue
-        for held in self._held.take(suspects, self._terms, time.monotonic()):
+        for held in self._hold(suspects):
             held.hand_back()
         return [one for one in deliveries if one.crashes < self.consumer.last_chance]
+
+    def _hold(self, deliveries: list[Delivery]) -> list[Held]:
+        return self._held.take(deliveries, self._terms, time.monotonic())
 
     async def _last_chance(self, queue: QueueName) -> None:
         """Handle one message of a queue while this worker holds nothing else."""
@@ -141,37 +155,56 @@ class Puller:
             if not self._stopping and await self._gate.admit(place, 1):
                 deliveries = await self._broker.pull(*place, worker=self._worker, limit=1, lease=self.consumer.lease)
                 self._gate.begun(place, len(deliveries))
-                self._start(deliveries)
+                self._delivered(deliveries)
+                self._start(self._hold(deliveries))
 
-    async def _pull(self, queue: QueueName, free: int) -> list[Delivery]:
-        consumer = self.consumer
-        limit = free if consumer.batch is None else consumer.batch
+    async def _pull(self, queue: QueueName, free: int) -> list[Held]:
+        size = self.consumer.batch
+        if size is None:
+            return await self._take(queue, free)
+        batch = await self._take(queue, size)
+        if batch:
+            await self._fill(queue, batch, size)
+        return batch
+
+    async def _take(self, queue: QueueName, limit: int, wait: timedelta = NO_WAIT) -> list[Held]:
+        """Pull once, and hold what may be handled beside other messages: from now on its leases are renewed."""
+        place = (queue, self.consumer.group)
         deliveries = await self._broker.pull(
-            queue, consumer.group, worker=self._worker, limit=limit, lease=consumer.lease
+            *place, worker=self._worker, limit=limit, lease=self.consumer.lease, wait=wait
         )
-        if consumer.batch is not None and deliveries:
-            await self._fill(queue, deliveries, consumer.batch)
-        return deliveries
+        if not deliveries:
+            self._looks.found_nothing(place)
+            return []
+        self._gate.begun(place, len(deliveries))
+        deliveries = self._without_suspects(queue, deliveries)
+        self._delivered(deliveries)
+        return self._hold(deliveries)
 
-    async def _fill(self, queue: QueueName, deliveries: list[Delivery], size: int) -> None:
+    async def _fill(self, queue: QueueName, batch: list[Held], size: int) -> None:
         """Wait a while for a batch to become full."""
         until = time.monotonic() + self.consumer.batch_timeout.total_seconds()
-        while len(deliveries) < size and not self._stopping and (left := until - time.monotonic()) > 0:
-            deliveries += await self._broker.pull(
-                queue,
-                self.consumer.group,
-                worker=self._worker,
-                limit=size - len(deliveries),
-                lease=self.consumer.lease,
-                wait=timedelta(seconds=left),
-            )
+        try:
+            while len(batch) < size and self._may_fill() and (left := until - time.monotonic()) > 0:
+                batch += await self._take(queue, size - len(batch), timedelta(seconds=left))
+        except GodwitError as error:
+            log.warning("a batch begins before it is full", consumer=self.consumer.name, error=str(error))
+        except BaseException:
+            for held in batch:
+                held.hand_back()
+            raise
+        began = time.monotonic()
+        for held in batch:
+            held.started = began  # the time limit is for handling, not for waiting
 
-    def _start(self, deliveries: list[Delivery]) -> int:
+    def _may_fill(self) -> bool:
+        """Say whether to wait for more: what was just handed back as suspicious would come again at once."""
+        return not self._stopping and self._suspected is None
+
+    def _start(self, held: list[Held]) -> int:
         """Begin handling; return the number of slots taken."""
-        if not deliveries:
+        if not held:
             return 0
-        self._delivered(deliveries)
-        held = self._held.take(deliveries, self._terms, time.monotonic())
         if self.consumer.batch is not None:
             self._spawn(self._execution.run(held))
             return 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -25,7 +26,10 @@ from godwit.store.contract import Messages
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 READER: Final = "recorder"
-IDLE: Final = timedelta(milliseconds=100)
+GATHER: Final = timedelta(milliseconds=100)
+"""How long transitions are gathered into one transaction."""
+LONGEST_IDLE: Final = timedelta(milliseconds=400)
+"""How long what other processes did may stay unseen while nothing happens in this one."""
 STANDBY: Final = timedelta(seconds=5)
 COMMIT_EVERY_MS: Final = 1_000
 RETAIN_EVERY_MS: Final = 600_000
@@ -64,6 +68,7 @@ class Recorder:
         self._committed_ms = 0
         self._retained_ms = 0
         self._caught_up_ms: int | None = None
+        self._noticed = asyncio.Event()
         self.recorded = 0
         self.lag = RecorderLag(rows=0, seconds=0.0)
         self.overtaken = False
@@ -180,19 +185,38 @@ class Recorder:
 
     async def run(self) -> None:
         """Record until cancelled; an outage of broker or store is waited out."""
+        idle = GATHER
         while True:
-            pause = IDLE
+            self._noticed.clear()
             try:
-                if await self.tick() >= self._batch_rows // 2:
-                    pause = timedelta(0)
-                if self.overtaken:
-                    pause = STANDBY
+                recorded = await self.tick()
                 await self._retain()
             except (BrokerError, StoreError) as error:
                 log.warning("recorder waits", error=str(error))
                 self._positions = None
-                pause = timedelta(seconds=1)
-            await asyncio.sleep(pause.total_seconds())
+                await asyncio.sleep(1)
+                continue
+            idle = GATHER if recorded else min(2 * idle, LONGEST_IDLE)
+            if self.overtaken:
+                await asyncio.sleep(STANDBY.total_seconds())
+            elif recorded >= self._batch_rows // 2:
+                await asyncio.sleep(0)
+            else:
+                await self._rest(idle)
+
+    def notice(self) -> None:
+        """Say that the journal has grown: it is recorded as soon as a moment's worth of it is together."""
+        self._noticed.set()
+
+    async def _rest(self, longest: timedelta) -> None:
+        """Wait for more to record; only what other processes did has to be looked for."""
+        await asyncio.sleep(GATHER.total_seconds())
+        left = (longest - GATHER).total_seconds()
+        if left > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._noticed.wait()
+                await asyncio.sleep(GATHER.total_seconds())
 
     async def _retain(self) -> None:
         now_ms = self._clock.now_ms()

@@ -2,7 +2,7 @@
 
 A loop that ended by an error nobody foresaw, or that hangs in a call whose answer went down with a server, would leave
 a process that looks alive and never consumes again. Progress is judged from outside: a consumer with free slots passes
-its turnstile at least every few seconds, whatever the broker.
+its turnstile or waits for messages for a time it named, whatever the broker.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
 from godwit.core.logs import get_logger
 
-EVERY: Final = timedelta(seconds=0.5)
+EVERY: Final = timedelta(seconds=4)
+SOON: Final = timedelta(seconds=0.5)
+"""How soon to look again while something is wrong."""
 PATIENCE: Final = timedelta(seconds=8)
-"""How long a consumer may stay away from its turnstile: the longest wait for messages (5 s), and a slow answer."""
+"""How long a consumer that does not wait for messages may stay away from its turnstile: a slow answer or two."""
 AFTER_RETURN: Final = timedelta(seconds=1.5)
 """How long it may still hang in a call from before an outage once the broker answers again."""
 LONGEST_PAUSE: Final = 30.0
@@ -35,13 +38,14 @@ class Watched:
         name: str,
         passed: Callable[[], float],
         has_room: Callable[[], bool],
+        rests_until: Callable[[], float] = lambda: 0.0,
         patience: timedelta = PATIENCE,
     ) -> None:
         self.name = name
         self.restarts = 0
         self.trouble: str | None = None
         """Why it had to be started again, until it pulls."""
-        self._run, self._passed, self._has_room = run, passed, has_room
+        self._run, self._passed, self._has_room, self._rests_until = run, passed, has_room, rests_until
         self._patience = patience.total_seconds()
         self._since = time.monotonic()
         """Before this nothing is held against it: it was just started, or had no free slot."""
@@ -49,11 +53,18 @@ class Watched:
         self._pause = 0.0
         self._again_at = 0.0
         self._task: asyncio.Task[None] | None = None
+        self.when_ended: Callable[[], None] = lambda: None
+
+    @property
+    def needs_care(self) -> bool:
+        """Whether to look again soon."""
+        return self._task is None or self._returned is not None or self.trouble is not None
 
     def start(self) -> None:
         """Begin to pull."""
         self._since, self._returned = time.monotonic(), None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=self.name)
+        self._task.add_done_callback(lambda _: self.when_ended())
 
     def look(self, now: float) -> str | None:
         """Start it again when it ended or stands still; return why it had to be."""
@@ -71,7 +82,7 @@ class Watched:
         seen = max(self._since, passed)
         if self._returned is not None and seen >= self._returned:
             self._returned, self._pause = None, 0.0
-        late = now - seen > self._patience
+        late = now - max(seen, self._rests_until()) > self._patience
         if not late and (self._returned is None or now - self._returned <= AFTER_RETURN.total_seconds()):
             return None
         self._task.cancel()
@@ -118,6 +129,9 @@ class Watchdog:
     def __init__(self, watched: list[Watched]) -> None:
         self._watched = watched
         self._stopping = False
+        self._called = asyncio.Event()
+        for one in watched:
+            one.when_ended = self._called.set
 
     @property
     def trouble(self) -> str | None:
@@ -144,7 +158,11 @@ class Watchdog:
     async def run(self) -> None:
         """Look again and again; nothing here asks the broker, so that a broker that hangs does not hang it."""
         while not self._stopping:
-            await asyncio.sleep(EVERY.total_seconds())
+            pause = SOON if any(one.needs_care for one in self._watched) else EVERY
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause.total_seconds()):
+                    await self._called.wait()
+            self._called.clear()
             if not self._stopping:
                 self.tick()
 
@@ -152,6 +170,7 @@ class Watchdog:
         """Expect every consumer to pull again soon."""
         for one in self._watched:
             one.broker_returned(time.monotonic())
+        self._called.set()
 
     async def stop(self) -> None:
         """Start nothing again, and wait for the loops to end."""

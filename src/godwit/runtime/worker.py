@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -30,18 +30,22 @@ from godwit.runtime.consumer import Consumer
 from godwit.runtime.gate import SharedGate, Turnstile
 from godwit.runtime.heartbeat import ConsumerInstance, Heartbeat, instances
 from godwit.runtime.held import HeldTable
+from godwit.runtime.leaving import Leaving
+from godwit.runtime.looks import Looks
+from godwit.runtime.maintenance import MAINTAIN_EVERY, Maintenance
 from godwit.runtime.pulling import Puller
 from godwit.runtime.quarantine import Quarantine
+from godwit.runtime.regular import Regular
 from godwit.runtime.renewer import Renewer
 from godwit.runtime.settler import Settler
 from godwit.runtime.threads import in_daemon_thread
 from godwit.runtime.watchdog import PATIENCE, Watchdog, Watched
 from godwit.telemetry.metrics import QueueMetricsCollector
 
-MAINTAIN_EVERY: Final = timedelta(seconds=1)
 REFRESH_EVERY: Final = timedelta(seconds=1)
+REFRESH_IDLE_EVERY: Final = timedelta(seconds=1.5)
+"""With nothing in hand; a pause still takes effect within two seconds."""
 BRIEFLY: Final = timedelta(seconds=0.5)
-STEP_WITHIN: Final = timedelta(seconds=30)
 ANSWER_WITHIN: Final = timedelta(seconds=3)
 """A broker that takes longer to tell of pauses and breakers is taken for absent."""
 
@@ -72,17 +76,21 @@ class Worker:
         name: str | None = None,
         settings: WorkerSettings | None = None,
         metrics: QueueMetricsCollector | None = None,
+        changed: Callable[[], None] = lambda: None,
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
     ) -> None:
         self.name = name or worker_name()
         self._broker = broker
         self._settings = settings or WorkerSettings()
+        self._changed = changed
         self._clock = clock
         self._random = random or Random()
         self._held = HeldTable()
+        self._looks = Looks()
         self._quarantine = Quarantine(lambda: not self._held)
         self._settler = Settler(broker, settled=self._settled)
+        self._maintenance = Maintenance(broker, self.name)
         places = [(queue, consumer.group) for consumer in consumers for queue in consumer.queues]
         self._gate = SharedGate(broker.shared, places, owner=self.name, rule=self._settings.breaker, clock=clock)
         self.accounts = Accounts(places, self._gate.breakers, metrics or QueueMetricsCollector())
@@ -113,8 +121,8 @@ class Worker:
         self._broker_away = False
         shortest = min((consumer.lease for consumer in consumers), default=timedelta(seconds=15))
         self._renewer = Renewer(self._held, broker.extend_now, every=shortest / 3)
-        self._stop = asyncio.Event()
-        self._leave = asyncio.Event()
+        self._leaving = Leaving()
+        self._regular = Regular(self.name, self._random, unanswered=self._no_answer)
 
     def _puller(self, consumer: Consumer, turnstile: Turnstile, credits_: Credits) -> Puller:
         def decide(error: BaseException, delivery: Delivery) -> Judgement:
@@ -137,6 +145,7 @@ class Worker:
             judge=decide,
             delivered=self.accounts.delivered,
             gate=turnstile,
+            looks=self._looks,
             quarantine=self._quarantine,
             grace=self._settings.grace,
             credits_=credits_,
@@ -151,6 +160,7 @@ class Worker:
             puller.run,
             name=consumer.name,
             passed=lambda: turnstile.passed,
+            rests_until=lambda: turnstile.rests_until,
             has_room=lambda: self._quarantine.is_open and len(puller.running) < credits_.now,
             patience=PATIENCE + (consumer.batch_timeout if consumer.batch is not None else timedelta(0)),
         )
@@ -163,20 +173,21 @@ class Worker:
         self.watchdog.start()
         care = [asyncio.create_task(step, name=f"godwit {name}") for name, step in self._care()]
         try:
-            await self._stop.wait()
+            await self._leaving.called()
         finally:
             for puller in self._pullers:
                 puller.stop()
-            await self._unless_leaving(self.watchdog.stop(), self._longest_turn())
+            await self._leaving.unless_leaving(self.watchdog.stop(), self._longest_turn())
             self.watchdog.cancel()
             handed_back = await self._finish()
             for task in care:
                 task.cancel()
             within = ANSWER_WITHIN if await self._settle_the_rest() else BRIEFLY
             stopping = in_daemon_thread(self._renewer.stop, name="godwit renewer's end")
-            await self._unless_leaving(stopping, within)
+            await self._leaving.unless_leaving(stopping, within)
             self._threads.shutdown(wait=False, cancel_futures=True)
-            await self._unless_leaving(self._condition.goodbye(), within)
+            await self._leaving.unless_leaving(self._condition.goodbye(), within)
+            await self._leaving.unless_leaving(self._maintenance.release(), within)
             log.info("worker stopped", worker=self.name, processed=self.accounts.processed, handed_back=handed_back)
 
     async def _members(self, queue: str) -> list[ConsumerInstance]:
@@ -191,13 +202,16 @@ class Worker:
     def _care(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Give what a worker does beside pulling."""
         yield "watchdog", self.watchdog.run()
-        yield "maintenance", self._regularly(self._broker.maintain, MAINTAIN_EVERY)
-        yield "gate", self._regularly(self._refresh, REFRESH_EVERY)
-        yield "heartbeat", self._regularly(self._beat, self._settings.heartbeat_interval, at_once=True)
+        yield (
+            "maintenance",
+            self._regular.repeat(self._maintenance.tick, MAINTAIN_EVERY, when=self._maintenance.our_turn),
+        )
+        yield "gate", self._regular.repeat(self._refresh, REFRESH_EVERY)
+        yield "heartbeat", self._regular.repeat(self._beat, self._settings.heartbeat_interval, at_once=True)
         for number, consumer in enumerate(self._consumers):
             if consumer.health.ask is not None:
                 ask = partial(self._condition.ask, number)
-                yield f"health of {consumer.name}", self._regularly(ask, consumer.health.interval)
+                yield f"health of {consumer.name}", self._regular.repeat(ask, consumer.health.interval)
 
     def _longest_turn(self) -> timedelta:
         """Return how long a consumer may take to notice that it shall stop: one may be filling a batch."""
@@ -207,37 +221,20 @@ class Worker:
     async def _finish(self) -> int:
         """Give handlers their grace time, unless told to leave at once; return how many were handed back."""
         finishing = asyncio.gather(*(puller.finish(self._settings.grace) for puller in self._pullers))
-        if await self._unless_leaving(finishing):
+        if await self._leaving.unless_leaving(finishing):
             return sum(finishing.result())
         return sum(await asyncio.gather(*(puller.finish(timedelta(0)) for puller in self._pullers)))
 
     async def _settle_the_rest(self) -> bool:
         """Settle what ended, without waiting for an absent broker beyond the grace time; say whether it answered."""
-        answered = await self._unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN))
+        answered = await self._leaving.unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN))
         if self._held:
             log.warning("left with work unsettled: it is delivered again", worker=self.name, count=len(self._held))
         return answered
 
-    async def _unless_leaving(self, work: Awaitable[object], within: timedelta | None = None) -> bool:
-        """Wait for something that a second stop, or the time, cuts short; say whether it was finished."""
-        working = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(self._leave.wait())
-        either: list[asyncio.Future[Any]] = [working, leaving]
-        seconds = None if within is None else within.total_seconds()
-        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        leaving.cancel()
-        if working.done():
-            working.result()
-            return True
-        working.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # or asyncio complains
-        working.cancel()
-        return False
-
     def stop(self) -> None:
         """Stop; a second call leaves without waiting for handlers."""
-        if self._stop.is_set():
-            self._leave.set()
-        self._stop.set()
+        self._leaving.call()
 
     def is_idle(self) -> bool:
         """Say whether no handler runs and everything is settled."""
@@ -254,27 +251,8 @@ class Worker:
         for puller in self._pullers:
             puller.nudge()
 
-    async def _regularly(
-        self, step: Callable[[], Awaitable[object]], every: timedelta, *, at_once: bool = False
-    ) -> None:
-        """Repeat a step; all workers do so, a little apart, and doing it often changes nothing."""
-        while True:
-            if not at_once:
-                await asyncio.sleep(every.total_seconds() * (0.75 + self._random.random() / 2))
-            at_once = False
-            try:
-                async with asyncio.timeout(STEP_WITHIN.total_seconds()):
-                    await step()
-            except BrokerClosed:
-                return
-            except (GodwitError, TimeoutError) as error:
-                self._broker_away = True
-                log.warning("a regular step waits for the broker", worker=self.name, error=str(error) or "no answer")
-            except Exception:  # it must be done again, whatever happened this time
-                log.exception("a regular step broke", worker=self.name)
-
-    async def _refresh(self) -> None:
-        """Learn of pauses and breakers; without the broker nothing can be pulled anyway."""
+    async def _refresh(self) -> timedelta:
+        """Learn of pauses and breakers; return when to ask again. Without the broker nothing can be pulled anyway."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN.total_seconds()):
                 lifted = await self._gate.refresh()
@@ -283,7 +261,8 @@ class Worker:
         except (GodwitError, TimeoutError) as error:
             self._broker_away = True
             log.warning("shared state unknown", worker=self.name, error=str(error) or "no answer")
-            return
+            return REFRESH_EVERY
+        self._maintenance.learn(self._gate.maintained)
         if self._broker_away:
             self._broker_away = False
             log.info("the broker answers again", worker=self.name)
@@ -292,6 +271,10 @@ class Worker:
         if lifted:
             self.nudge()
         await self._condition.beat_if_changed()
+        return REFRESH_IDLE_EVERY if self._gate.is_open and self.is_idle() else REFRESH_EVERY
+
+    def _no_answer(self) -> None:
+        self._broker_away = True
 
     async def _settled(self, settlements: Sequence[Settlement], refused: Sequence[AckId]) -> None:
         ended = self._held.drop(settlements)
@@ -301,6 +284,7 @@ class Worker:
             lost = [delivery for delivery, _ in ended if delivery.ack_id in gone]
             ended = [(delivery, settlement) for delivery, settlement in ended if delivery.ack_id not in gone]
         await self.accounts.settled(ended, lost, self._clock.now_ms())
+        self._changed()
 
 
 def _policy(delivery: Delivery, consumer: Consumer) -> RetryPolicy:

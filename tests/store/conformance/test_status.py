@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -16,6 +17,7 @@ from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock, milliseconds
 from godwit.core.envelope import seal
 from godwit.core.message import Message, Scheduling
+from godwit.core.names import MessageId
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 from godwit.core.statuses import Status
 from godwit.manager import MessageQueueManager
@@ -131,27 +133,33 @@ async def test_odd_payloads_are_recorded_and_do_not_stop_the_recorder(store: Sto
         assert status is not None, name
 
 
-async def test_the_status_is_known_within_a_second_of_the_transition(harness: StoreHarness, tmp_path: Path) -> None:
-    mq = MessageQueueManager(SqliteBroker(str(tmp_path / "broker.db")), store=harness.open())
-    async with mq:
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in this process", "in another"])
+async def test_the_status_is_known_within_a_second_of_the_transition(
+    harness: StoreHarness, tmp_path: Path, *, elsewhere: bool
+) -> None:
+    file = tmp_path / "broker.db"
+    mq = MessageQueueManager(SqliteBroker(file), store=harness.open())
+    async with mq, MessageQueueManager(SqliteBroker(file)) as other:
         await mq.broker.declare(mq.settings.queue("orders").spec)
         recording = asyncio.create_task(mq.books.recorder.run())
-        slowest = 0.0
-        for number in range(5):
-            message_id = await mq.enqueue(Message(queue="orders", payload=number))
-            began = time.monotonic()
-            status = await mq.status(message_id)
-            assert status is not None
-            assert status.status is Status.PENDING
-            (delivery,) = await mq.dequeue("orders", limit=1)
-            await mq.acknowledge_message(delivery)
-            began = time.monotonic()
-            status = await mq.status(message_id)
-            assert status is not None
-            assert status.status is Status.COMPLETED
-            slowest = max(slowest, time.monotonic() - began)
+        acting, lags = other if elsewhere else mq, []
+        for number in range(20):
+            message_id = await acting.enqueue(Message(queue="orders", payload=number))
+            (delivery,) = await acting.dequeue("orders", limit=1)
+            await acting.acknowledge_message(delivery)
+            lags.append(await _lag(mq, message_id))
         recording.cancel()
-    assert slowest < 5, "under a second on a quiet machine; the tests run on busy ones"
+    assert median(lags) < 1, lags
+
+
+async def _lag(mq: MessageQueueManager, message_id: MessageId) -> float:
+    """Return how many seconds pass until the tables know that a message is done; nobody asks for it to be recorded."""
+    assert mq.store is not None
+    began = time.monotonic()
+    while (found := await mq.store.messages.status(message_id)) is None or found.status is not Status.COMPLETED:
+        assert time.monotonic() - began < 30
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began
 
 
 async def test_without_a_recorder_whoever_asks_records(harness: StoreHarness, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class MemoryBroker:
     """
 
     capabilities: frozenset[str] = frozenset()
+    care_is_shared = True
 
     def __init__(
         self,

@@ -62,6 +62,7 @@ class RabbitMQBroker:
     """Messages in quorum queues, bookkeeping in the ledger."""
 
     capabilities = CAPABILITIES
+    care_is_shared = False
     kind = "rabbitmq"
 
     def __init__(

@@ -46,6 +46,7 @@ class RedisBroker:
     """
 
     capabilities: frozenset[str] = frozenset()
+    care_is_shared = True
 
     def __init__(
         self,

@@ -31,15 +31,15 @@ class RedisListener(LoopListener):
 
     _listeners: Listeners
 
-    async def wait(self, timeout: timedelta) -> None:  # noqa: ASYNC109
-        """Return when something may have become ready since `clear`, at the latest after `timeout`."""
+    async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
+        """Return True when something may have become ready since `clear`, False once `timeout` has passed."""
         seconds = timeout.total_seconds()
         if self._woken or seconds <= 0:
             await asyncio.sleep(0)
-            return
+            return self._woken
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self.wake)
+        timer = loop.call_later(seconds, self._time_ran_out)
         try:
             self._listeners.look(self.places)
             await self._waiter
@@ -50,6 +50,7 @@ class RedisListener(LoopListener):
         finally:
             timer.cancel()
             self._waiter = None
+        return self._woken
 
 
 class Spot:

@@ -46,6 +46,7 @@ class SqliteBroker:
     """
 
     capabilities: frozenset[str] = frozenset()
+    care_is_shared = True
 
     def __init__(
         self,

@@ -19,7 +19,9 @@ from godwit.core.clock import Clock
 from godwit.core.errors import GodwitError
 
 LOOK_SECONDS: Final = 0.25
-"""How often to ask the file whether anybody wrote: for wake-ups that got lost, and for clocks that jump."""
+"""How soon to ask the file whether anybody wrote: for wake-ups that got lost, and for clocks that jump."""
+SELDOM_SECONDS: Final = 1.0
+"""How often to ask while nothing happens: wake-ups get lost where many are sent."""
 
 
 class Spot:
@@ -47,6 +49,7 @@ class Listeners:
         self._loop = loop
         self._spots: dict[Place, Spot] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._pause = LOOK_SECONDS
         self._seen = -1
         self._closed = False
 
@@ -74,6 +77,7 @@ class Listeners:
     def news(self, queues: Iterable[str]) -> None:
         """Look at the places of these queues: something may be ready there."""
         names = set(queues)
+        self._pause = LOOK_SECONDS
         for place in [place for place in self._spots if place[0] in names]:
             self.check(place)
 
@@ -100,6 +104,7 @@ class Listeners:
         if due:
             spot.due_ms = None  # the pull that follows brings it up to date
         if found.ready or due:
+            self._pause = LOOK_SECONDS
             self._wake(spot, found.ready or 1)
         self._start()
 
@@ -129,7 +134,7 @@ class Listeners:
         if self._closed:
             return
         now_ms = self._clock.now_ms()
-        delay = LOOK_SECONDS
+        delay = self._pause
         for spot in self._spots.values():
             if spot.due_ms is not None:
                 delay = min(delay, max(0.001, (spot.due_ms - now_ms) / 1000))
@@ -146,6 +151,7 @@ class Listeners:
         waited_for = [(place, spot) for place, spot in self._spots.items() if spot.waited_for]
         if not waited_for:
             return
+        self._pause = min(2 * self._pause, SELDOM_SECONDS)
         changed = self._file_changed()
         now_ms = self._clock.now_ms()
         for place, spot in waited_for:

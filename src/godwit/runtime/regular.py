@@ -1,0 +1,50 @@
+"""What a worker does again and again beside pulling, whatever happens to one turn of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from random import Random
+from typing import Final
+
+from godwit.core.errors import BrokerClosed, GodwitError
+from godwit.core.logs import get_logger
+
+STEP_WITHIN: Final = timedelta(seconds=30)
+
+log = get_logger(__name__)
+
+
+class Regular:
+    """Repeats steps of one worker; all workers do so, a little apart."""
+
+    def __init__(self, worker: str, random: Random, *, unanswered: Callable[[], None]) -> None:
+        self._worker, self._random, self._unanswered = worker, random, unanswered
+
+    async def repeat(
+        self,
+        step: Callable[[], Awaitable[object]],
+        every: timedelta,
+        *,
+        at_once: bool = False,
+        when: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Repeat a step until the broker is closed. It may return how long to wait for its next turn."""
+        pause = timedelta(0) if at_once else every
+        while True:
+            await asyncio.sleep(pause.total_seconds() * (0.75 + self._random.random() / 2))
+            if when is not None:
+                await when()
+            pause = every
+            try:
+                async with asyncio.timeout(STEP_WITHIN.total_seconds()):
+                    wished = await step()
+                pause = wished if isinstance(wished, timedelta) else every
+            except BrokerClosed:
+                return
+            except (GodwitError, TimeoutError) as error:
+                self._unanswered()
+                log.warning("a regular step waits for the broker", worker=self._worker, error=str(error) or "no answer")
+            except Exception:  # it must be done again, whatever happened this time
+                log.exception("a regular step broke", worker=self._worker)
