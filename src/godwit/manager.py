@@ -118,6 +118,7 @@ class MessageQueueManager:
             broker,
             store,
             self.settings,
+            owner=self._name,
             prepare=lambda message: self.producer.prepare(message),  # noqa: PLW0108 # there is none before it is open
             metrics=self.metrics,
             clock=clock,

@@ -13,9 +13,10 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock
 from godwit.core.queues import QueueSpec
+from godwit.runtime.claim import CLAIM_FOR
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.looks import Looks
-from godwit.runtime.maintenance import CLAIM_FOR, KEY, Maintenance
+from godwit.runtime.maintenance import KEY, Maintenance
 from godwit.runtime.worker import Worker
 from tests.waiting import eventually
 

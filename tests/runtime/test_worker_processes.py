@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from godwit.runtime.heartbeat import InstanceStatus
 from tests.runtime.workers import ORDERS, ROOT, STARTED, Shop
+from tests.store.tables import rows
 from tests.waiting import eventually
 
 
@@ -42,6 +45,24 @@ async def test_sigterm_finishes_what_fits_in_the_grace_time(shop: Shop) -> None:
         assert process.wait(10) == 0
     assert len(shop.recorded("end")) == 5
     assert await shop.is_empty()
+
+
+async def test_a_worker_records_into_its_brokers_file_unless_told_to_keep_no_store(shop: Shop) -> None:
+    async def statuses() -> list[str]:
+        with suppress(sqlite3.OperationalError):  # the tables are made when they are first needed
+            return [row["status"] for row in await rows(shop.url, "SELECT status FROM queue_messages_history")]
+        return []
+
+    await shop.publish("work")
+    with shop.worker(GODWIT_STORE_URL="none"):
+        await eventually(shop.is_empty, within=STARTED)
+        assert await statuses() == []
+    with shop.worker():
+
+        async def is_completed() -> bool:
+            return await statuses() == ["completed"]
+
+        await eventually(is_completed, within=STARTED)
 
 
 async def test_kill_9_loses_nothing_and_repeats_at_most_what_the_victim_held(shop: Shop) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 from godwit.brokers.contract import Broker, Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
-from godwit.core.errors import BrokerError, StoreError, StoreRequired
+from godwit.core.errors import BrokerError, GodwitError, StoreError, StoreRequired
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
 from godwit.core.message import DEFAULT_PRIORITY, Message
@@ -21,6 +21,7 @@ from godwit.core.schedule import FiringStatus, single_id
 from godwit.core.settings import Settings
 from godwit.core.statuses import MessageStatus, Status
 from godwit.runtime.census import take_census
+from godwit.runtime.claim import RENEW_AFTER, Claim
 from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.outbox import OutboxForwarder, OutboxWriter
 from godwit.runtime.recorder import Recorder
@@ -31,6 +32,9 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 SETTLING: Final = timedelta(milliseconds=300)
 """How long a recorder elsewhere may stand still before we record ourselves."""
 LOOK: Final = timedelta(milliseconds=20)
+STAND_IN: Final = timedelta(seconds=2)
+"""How often a process that does not keep the books sees whether another does."""
+CLAIM_KEY: Final = "books"
 
 log = get_logger(__name__)
 
@@ -44,11 +48,12 @@ class Bookkeeping:
         store: Store | None,
         settings: Settings,
         *,
+        owner: str,
         prepare: Callable[[Message], Envelope],
         metrics: QueueMetricsCollector | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._broker, self._store, self._settings = broker, store, settings
+        self._broker, self._store, self._settings, self._owner = broker, store, settings, owner
         self._prepare, self._metrics, self._clock = prepare, metrics, clock
         self._recorder: Recorder | None = None
         self._forwarder: OutboxForwarder | None = None
@@ -119,12 +124,30 @@ class Bookkeeping:
             self._recorder.notice()
 
     async def run(self) -> None:
-        """Record, forward and sweep until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.recorder.run(), name="godwit recorder")
-            group.create_task(self._count(), name="godwit census")
-            group.create_task(self.forwarder.run(), name="godwit outbox")
-            group.create_task(self._sweep(), name="godwit ledger sweep")
+        """Keep the books until cancelled, for all processes of this broker or, when another does, as its stand-in."""
+        claim = Claim(self._broker.shared, CLAIM_KEY, self._owner)
+        try:
+            while True:
+                if await _holds(claim):
+                    await self._keep(claim)
+                await asyncio.sleep(STAND_IN.total_seconds())
+        finally:
+            with suppress(GodwitError):
+                await claim.release()
+
+    async def _keep(self, claim: Claim) -> None:
+        """Record, forward and sweep as long as the claim is ours."""
+        steps = (self.recorder.run(), self._count(), self.forwarder.run(), self._sweep())
+        keeping = [asyncio.create_task(step, name=f"godwit books {n}") for n, step in enumerate(steps)]
+        try:
+            while await _holds(claim, or_else=True):
+                ended, _ = await asyncio.wait(keeping, timeout=RENEW_AFTER, return_when=asyncio.FIRST_COMPLETED)
+                for one in ended:
+                    one.result()
+        finally:
+            for one in keeping:
+                one.cancel()
+            await asyncio.wait(keeping)
 
     async def _count(self) -> None:
         messages = self.store("The recorder").messages
@@ -144,6 +167,15 @@ class Bookkeeping:
                     pass
             except (BrokerError, StoreError) as error:
                 log.warning("ledger not swept", error=str(error))
+
+
+async def _holds(claim: Claim, *, or_else: bool = False) -> bool:
+    """Say whether the books are ours; `or_else` while the broker does not answer: nobody can take them then."""
+    try:
+        return await claim.hold()
+    except BrokerError as error:
+        log.warning("claim on the books unknown", error=str(error))
+        return or_else
 
 
 async def status_of(

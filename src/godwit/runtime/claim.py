@@ -1,0 +1,46 @@
+"""A claim on something that one process does for all: a shared value with a time to live, renewed by its holder."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Final
+
+from godwit.brokers.contract import Shared
+
+CLAIM_FOR: Final = timedelta(seconds=4)
+RENEW_AFTER: Final = 1.5
+
+
+class Claim:
+    """One process's claim; a process that dies is followed once its claim ran out."""
+
+    def __init__(self, shared: Shared, key: str, owner: str) -> None:
+        self._shared, self._key = shared, key
+        self.owner: Final = owner.encode()
+        self._version: int | None = None
+        self._held_at = 0.0
+
+    async def hold(self) -> bool:
+        """Take it if it is free, renew it in time if it is ours; say whether it is ours."""
+        now = time.monotonic()
+        if self._version is None:
+            if await self._shared.get(self._key) is not None:
+                return False
+        elif now - self._held_at < RENEW_AFTER:
+            return True
+        self._version = await self._shared.put(self._key, self.owner, expected=self._version, ttl=CLAIM_FOR)
+        self._held_at = now
+        return self._version is not None
+
+    def lost(self) -> None:
+        """Take note that another process holds it."""
+        self._version = None
+
+    async def release(self) -> None:
+        """Leave it to the others at once."""
+        if self._version is not None:
+            self._version = None
+            entry = await self._shared.get(self._key)
+            if entry is not None and entry.value == self.owner:
+                await self._shared.delete(self._key)

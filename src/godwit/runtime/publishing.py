@@ -1,0 +1,160 @@
+"""From envelopes to the broker: round trips that are tried again, and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from random import Random
+from time import perf_counter
+from typing import Final, Protocol
+
+from godwit.brokers.contract import Broker, Receipt
+from godwit.core.envelope import Envelope
+from godwit.core.errors import (
+    BrokerClosed,
+    BrokerError,
+    PartialPublish,
+    StorageCorrupt,
+    StorageFull,
+    StorageTooNew,
+    StorageUnsupported,
+)
+from godwit.core.retry import RetryPolicy, execute_with_retry
+from godwit.runtime.producer_stats import ProducerCounts
+
+PUBLISH_RETRY: Final = RetryPolicy(
+    max_attempts=3, initial_delay=timedelta(milliseconds=100), max_delay=timedelta(seconds=1), jitter=0.1
+)
+
+_LASTING: Final = (BrokerClosed, StorageCorrupt, StorageFull, StorageTooNew, StorageUnsupported)
+
+
+class PublishMetrics(Protocol):
+    """Where a producer reports; `godwit.telemetry.metrics.QueueMetricsCollector` is one."""
+
+    def enqueued(self, queue: str, type: str, count: int = 1) -> None:
+        """Count accepted messages of one type."""
+        ...
+
+    def produced(self, producer: str, count: int) -> None:
+        """Count accepted messages of one producer."""
+        ...
+
+    def published(self, queue: str, seconds: float) -> None:
+        """Take the time of one round trip."""
+        ...
+
+    def publish_failed(self, queue: str, error: BaseException | str, count: int = 1) -> None:
+        """Count messages whose publish failed."""
+        ...
+
+
+class Publisher:
+    """Publishes for one producer."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        counts: ProducerCounts,
+        *,
+        source: str,
+        metrics: PublishMetrics | None,
+        retry: RetryPolicy,
+        sleep: Callable[[float], Awaitable[None]],
+        random: Random,
+    ) -> None:
+        self._broker, self._counts, self._source, self._metrics = broker, counts, source, metrics
+        self._retry, self._sleep, self._random = retry, sleep, random
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+        """Publish envelopes; what the broker cannot do at the moment is tried again, under the same ids."""
+        return await execute_with_retry(
+            lambda: self._round_trip(envelopes),
+            self._retry,
+            sleep=self._sleep,
+            random=self._random,
+            retryable=is_passing,
+        )
+
+    async def store(self, envelopes: list[Envelope]) -> None:
+        """Publish a batch, going on after the last message accepted when the broker recovers."""
+        done = 0
+
+        async def rest() -> None:
+            nonlocal done
+            try:
+                await self._round_trip(envelopes[done:])
+            except PartialPublish as error:
+                done += len(error.accepted)
+                raise (error.__cause__ if isinstance(error.__cause__, Exception) else error) from None
+
+        try:
+            await execute_with_retry(rest, self._retry, sleep=self._sleep, random=self._random, retryable=is_passing)
+        except Exception as error:
+            for queue, count in Counter(envelope.queue for envelope in envelopes[done:]).items():
+                self.failed(queue, error, count)
+            if not done:
+                raise
+            raise PartialPublish(tuple(envelope.id for envelope in envelopes[:done]), str(error)) from error
+
+    async def _round_trip(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+        began = perf_counter()
+        try:
+            receipts = await self._broker.publish(envelopes)
+        except PartialPublish as error:
+            self._count(envelopes[: len(error.accepted)], None, perf_counter() - began)
+            raise
+        self._count(envelopes, receipts, perf_counter() - began)
+        return receipts
+
+    # Counting.
+
+    def _count(self, envelopes: Sequence[Envelope], receipts: list[Receipt] | None, seconds: float) -> None:
+        if len(envelopes) == 1:
+            self._count_one(envelopes[0], fresh=receipts is None or receipts[0].fresh, seconds=seconds)
+            return
+        fresh = Counter(
+            [
+                (envelope.queue, envelope.type)
+                for at, envelope in enumerate(envelopes)
+                if receipts is None or receipts[at].fresh
+            ]
+        )
+        accepted = fresh.total()
+        if accepted < len(envelopes):
+            self._counts.repeated(len(envelopes) - accepted)
+        for (queue, _), count in fresh.items():
+            self._counts.accepted(queue, count)
+        if self._metrics is None:
+            return
+        for (queue, message_type), count in fresh.items():
+            self._metrics.enqueued(queue, message_type, count)
+        if accepted:
+            self._metrics.produced(self._source, accepted)
+        for queue in {envelope.queue for envelope in envelopes}:
+            self._metrics.published(queue, seconds)
+
+    def _count_one(self, envelope: Envelope, *, fresh: bool, seconds: float) -> None:
+        queue, metrics = envelope.queue, self._metrics
+        if fresh:
+            self._counts.accepted(queue, 1)
+        else:
+            self._counts.repeated(1)
+        if metrics is None:
+            return
+        if fresh:
+            metrics.enqueued(queue, envelope.type, 1)
+            metrics.produced(self._source, 1)
+        metrics.published(queue, seconds)
+
+    def failed(self, queue: str, error: Exception, count: int = 1) -> None:
+        """Count messages that were refused, here or by the broker."""
+        self._counts.failed(count)
+        if self._metrics is not None:
+            self._metrics.publish_failed(queue, error, count)
+
+
+def is_passing(error: Exception) -> bool:
+    """Say whether the broker may carry out the same call in a moment."""
+    return isinstance(error, BrokerError) and not isinstance(error, _LASTING)
