@@ -47,6 +47,7 @@ from godwit.runtime.tracing import traced
 from godwit.runtime.worker import Worker, WorkerSettings, worker_name
 from godwit.store.contract import Store
 from godwit.store.urls import connect as connect_store
+from godwit.telemetry.checks import answers
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.sinks import Sink
 from godwit.telemetry.tracing import open_tracer
@@ -111,6 +112,7 @@ class MessageQueueManager:
             clock=clock,
         )
         if store is not None:
+            self.monitor.register_check("database", answers("database", store.messages.positions))
             self.monitor.register_check("scheduler", self.scheduler.check())
             if isinstance(broker, KeepsJournalElsewhere):
                 broker.keep_journal(store.journal)

@@ -15,6 +15,7 @@ from godwit.core.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.store.postgres import PostgresStore
+from godwit.telemetry.health import Check
 from tests.servers.postgres import PostgresServer, fresh_database, postgres_server
 from tests.waiting import eventually
 
@@ -96,6 +97,29 @@ async def test_killed_in_the_middle_the_recorder_goes_on_where_it_was(
             assert status is not None
             assert status.status == "pending"
         recording.cancel()
+
+
+async def test_the_health_status_says_whether_the_database_answers(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    async with manager(tmp_path, url) as mq:
+
+        async def database() -> Check:
+            status = await mq.monitor.get_health_status()
+            (check,) = [one for one in status.checks if one.name == "database"]
+            return check
+
+        assert (await database()).healthy
+        server.kill()
+        check = await database()
+        assert not check.healthy
+        assert "server is up" in check.detail
+        server.start()
+
+        async def is_back() -> bool:
+            return (await database()).healthy
+
+        await eventually(is_back, within=timedelta(seconds=30))
 
 
 async def test_a_full_disk_is_named_and_nothing_of_the_call_is_stored(url: str) -> None:
