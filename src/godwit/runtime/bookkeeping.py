@@ -12,7 +12,7 @@ from uuid import UUID
 from godwit.brokers.contract import Broker, Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
-from godwit.core.errors import BrokerError, GodwitError, StoreError, StoreRequired
+from godwit.core.errors import BrokerError, StoreError, StoreRequired
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
 from godwit.core.message import DEFAULT_PRIORITY, Message
@@ -132,8 +132,7 @@ class Bookkeeping:
                     await self._keep(claim)
                 await asyncio.sleep(STAND_IN.total_seconds())
         finally:
-            with suppress(GodwitError):
-                await claim.release()
+            await claim.release()
 
     async def _keep(self, claim: Claim) -> None:
         """Record, forward and sweep as long as the claim is ours."""

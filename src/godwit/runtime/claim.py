@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 from godwit.brokers.contract import Shared
+from godwit.core.errors import BrokerError
 
 CLAIM_FOR: Final = timedelta(seconds=4)
 RENEW_AFTER: Final = 1.5
@@ -38,9 +40,11 @@ class Claim:
         self._version = None
 
     async def release(self) -> None:
-        """Leave it to the others at once."""
-        if self._version is not None:
-            self._version = None
+        """Leave it to the others at once; when the broker does not answer it runs out."""
+        if self._version is None:
+            return
+        self._version = None
+        with suppress(BrokerError):
             entry = await self._shared.get(self._key)
             if entry is not None and entry.value == self.owner:
                 await self._shared.delete(self._key)
