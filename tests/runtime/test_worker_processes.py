@@ -57,7 +57,7 @@ async def test_a_worker_records_into_its_brokers_file_unless_told_to_keep_no_sto
     with shop.worker(GODWIT_STORE_URL="none"):
         await eventually(shop.is_empty, within=STARTED)
         assert await statuses() == []
-    with shop.worker():
+    with shop.worker(GODWIT_STORE_URL=""):  # as if it were not set
 
         async def is_completed() -> bool:
             return await statuses() == ["completed"]
