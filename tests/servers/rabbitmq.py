@@ -46,8 +46,8 @@ ssl_options.keyfile = {key}
 ssl_options.verify = verify_none
 ssl_options.fail_if_no_peer_cert = false
 """
-_CLUSTER = """\
-cluster_formation.peer_discovery_backend = classic_config
+_CLUSTER = "cluster_formation.peer_discovery_backend = classic_config\n"
+_BEFORE_4 = """\
 cluster_formation.randomized_startup_delay_range.min = 0
 cluster_formation.randomized_startup_delay_range.max = 1
 """
@@ -261,6 +261,11 @@ def _node(
     )
 
 
+def _is_before_4() -> bool:
+    """Say whether the server is of a version that waits some seconds before it forms a cluster, unless told not to."""
+    return any((_BIN.parent / "lib").glob("rabbitmq_server-3.*"))
+
+
 def _in_memory() -> Path | None:
     """Return a folder in memory if there is one with room for a node's files."""
     usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES
@@ -284,7 +289,8 @@ def cluster(
         names = [f"godwit{ports[2 * n]}n{n}@localhost" for n in range(nodes)]
         extra = ""
         if nodes > 1:
-            extra += _CLUSTER + "".join(
+            extra += _CLUSTER + (_BEFORE_4 if _is_before_4() else "")
+            extra += "".join(
                 f"cluster_formation.classic_config.nodes.{n + 1} = {name}\n" for n, name in enumerate(names)
             )
         epmd_port = int(epmd.epmd_port)  # type: ignore[attr-defined]

@@ -124,10 +124,10 @@ async def test_kill_nine_of_publishers_and_workers_loses_nothing(rabbit: Harness
         url=rabbit._backend._url,  # type: ignore[attr-defined]
         publishers=2,
         workers=3,
-        limit=10,
+        limit=30,
     )
     storm.begin()
-    await storm.rage(8)
+    await storm.rage(12)
     found = await storm.end(rabbit)
     assert found.accepted == 4_000
     assert storm.kills >= 3
