@@ -104,12 +104,23 @@ async def test_a_log_that_nobody_writes_moves_when_it_is_worth_it(ledger: Ledger
 
 async def test_a_stranger_who_reads_stops_nobody(ledger: LedgerFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "LONG_BYTES", 10_000)
+    monkeypatch.setattr(log, "PAUSE_SECONDS", 600)
+    tries: list[log.Log] = []
+    move = log.Log.move
+
+    def counted(one: log.Log) -> None:
+        tries.append(one)
+        move(one)
+
+    monkeypatch.setattr(log.Log, "move", counted)
     await put(ledger, "a", size=20_000)
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as stranger:
         stranger.execute("BEGIN")
         assert stranger.execute("SELECT count(*) FROM shared").fetchone() == (1,)
+        tries.clear()
         for number in range(20):
             await put(ledger, f"k{number}", durable=True)
         assert stranger.execute("SELECT count(*) FROM shared").fetchone() == (1,)
         stranger.execute("COMMIT")
     assert values(ledger) == 21
+    assert len(tries) == 1, "nobody waits for the stranger more than once"

@@ -28,6 +28,8 @@ BUSY_SECONDS: Final = 10.0
 SHORT_BYTES: Final = 1 << 20
 """What is shorter stays when nobody writes: it costs nothing."""
 IDLE_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 5.0
+"""After somebody who reads the file for long kept the log where it is."""
 
 log = get_logger(__name__)
 
@@ -39,6 +41,7 @@ class Log:
         self._path = f"{path}-wal"
         self._connection = connection
         self._size, self._since = 0, time.monotonic()
+        self._not_before = 0.0
 
     def write_through(self) -> None:
         """Return when everything committed so far is on the disk. Needs no lock: nobody else waits meanwhile."""
@@ -58,6 +61,8 @@ class Log:
         except FileNotFoundError:
             return False
         now = time.monotonic()
+        if now < self._not_before:
+            return False
         if size != self._size:
             self._size, self._since = size, now
         return size > (SHORT_BYTES if now - self._since >= IDLE_SECONDS else LONG_BYTES)
@@ -68,7 +73,10 @@ class Log:
         try:
             # Shorter than any step's patience: a stranger who reads the file must not stop the work.
             connection.execute("PRAGMA busy_timeout = 50")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                self._not_before = time.monotonic() + PAUSE_SECONDS
+                return
             connection.execute("INSERT INTO counters VALUES ('logs', 1) ON CONFLICT DO UPDATE SET value = value + 1")
         except sqlite3.Error as error:
             log.warning("the ledger's log could not be moved into its file", error=str(error))
