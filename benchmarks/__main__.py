@@ -11,7 +11,19 @@ from rich.table import Table
 
 from benchmarks.results import Report, number, save
 
-NAMES: Final = ("memory", "producer", "recorder", "rabbitmq", "redis", "scheduler", "spark", "sqlite", "wake", "worker")
+NAMES: Final = (
+    "memory",
+    "producer",
+    "recorder",
+    "rabbitmq",
+    "redis",
+    "redis_topologies",
+    "scheduler",
+    "spark",
+    "sqlite",
+    "wake",
+    "worker",
+)
 BY_NAME: Final = ("peers",)
 """Those that need more than this project's environment run only when they are asked for."""
 

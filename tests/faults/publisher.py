@@ -8,17 +8,18 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 from godwit.brokers.contract import Broker, Receipt
 from godwit.brokers.urls import connect
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.envelope import Envelope
-from godwit.core.errors import BrokerUnavailable, StorageFull
+from godwit.core.errors import BrokerUnavailable, NotReplicated, PartialPublish, StorageFull
 from godwit.core.names import MessageId
 from tests.conformance.harness import Q
 from tests.faults.opening import OUTAGE_SECONDS, PAUSE, opened
-from tests.faults.record import Record, read
+from tests.faults.record import Record, raised, read
 from tests.waiting import real_time
 
 BODY = b"x" * 200
@@ -66,10 +67,25 @@ async def publish_through_outages(broker: Broker, envelopes: Sequence[Envelope])
     while True:
         try:
             return await broker.publish(envelopes)
-        except BrokerUnavailable:
+        except (BrokerUnavailable, NotReplicated, PartialPublish):
             if time.monotonic() > until:
                 raise
             await real_time(PAUSE)
+
+
+def publish_steadily(url: str, record: Path, *, name: str, stop: Path, batch: int, pause: timedelta) -> None:
+    """Publish until the file `stop` exists, writing down what was accepted, and when."""
+    asyncio.run(_publish_steadily(url, Record(record), name, stop, batch, pause))
+
+
+async def _publish_steadily(url: str, record: Record, name: str, stop: Path, batch: int, pause: timedelta) -> None:
+    first = 0
+    async with opened(url) as broker:
+        while not raised(stop):
+            receipts = await publish_through_outages(broker, [envelope(name, first + n) for n in range(batch)])
+            record.write(*(("accepted", receipt.id, time.monotonic_ns()) for receipt in receipts))
+            first += batch
+            await real_time(pause)
 
 
 def publish_until_refused(url: str, record: Path, *, name: str) -> None:

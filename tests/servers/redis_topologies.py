@@ -71,7 +71,7 @@ class RedisCluster:
 
 @dataclass(frozen=True, kw_only=True)
 class RedisSentinels:
-    """A master with its replica, watched by three sentinels."""
+    """A master with its replicas, watched by three sentinels."""
 
     servers: tuple[RedisServer, ...]
     sentinels: tuple[RedisServer, ...]
@@ -104,11 +104,13 @@ class RedisSentinels:
         if not all(server.alive for server in (*self.servers, *self.sentinels)):
             return False
         role = _ask(master, "ROLE")
-        if role[0] != b"master" or len(role[2]) != len(self.servers) - 1 or int(role[2][0][2]) < int(role[1]) - 100:
+        behind = [int(role[1]) - int(replica[2]) for replica in role[2]] if role[0] == b"master" else []
+        if len(behind) != len(self.servers) - 1 or max(behind) > 100:
             return False
         for sentinel in self.sentinels:
             facts = _facts(sentinel)
-            wanted = {"flags": "master", "num-slaves": "1", "num-other-sentinels": "2", "port": str(master.port)}
+            wanted = {"flags": "master", "num-other-sentinels": "2", "port": str(master.port)}
+            wanted["num-slaves"] = str(len(behind))
             if any(facts.get(name) != value for name, value in wanted.items()):
                 return False
         return True
@@ -176,14 +178,17 @@ def _node(program: Program) -> Iterator[RedisServer]:
 
 
 @contextlib.contextmanager
-def redis_sentinels(program: Program = "redis", *, down_after_ms: int = 1_000) -> Iterator[RedisSentinels]:
-    """Run a master, a replica of it and three sentinels that agree by two."""
+def redis_sentinels(
+    program: Program = "redis", *, replicas: int = 1, down_after_ms: int = 1_000
+) -> Iterator[RedisSentinels]:
+    """Run a master, replicas of it and three sentinels that agree by two."""
     lines = ("repl-diskless-sync-delay 0", "repl-ping-replica-period 1")
     with contextlib.ExitStack() as stack:
         master = stack.enter_context(redis_server(program, lines=lines))
-        replica = stack.enter_context(redis_server(program, lines=(*lines, f"replicaof {HOST} {master.port}")))
+        following = (*lines, f"replicaof {HOST} {master.port}")
+        others = [stack.enter_context(redis_server(program, lines=following)) for _ in range(replicas)]
         sentinels = tuple(stack.enter_context(_sentinel(program, master, down_after_ms)) for _ in range(3))
-        group = RedisSentinels(servers=(master, replica), sentinels=sentinels)
+        group = RedisSentinels(servers=(master, *others), sentinels=sentinels)
         group.await_sync()
         yield group
 
@@ -206,9 +211,14 @@ def _sentinel(program: Program, master: RedisServer, down_after_ms: int) -> Iter
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def shared_cluster() -> RedisCluster:
+    """Return the cluster that all tests of this process share, as it is."""
+    return lasting("redis-cluster", redis_cluster())
+
+
 def fresh_cluster() -> RedisCluster:
     """Return the cluster that all tests of this process share, empty and running."""
-    cluster = lasting("redis-cluster", redis_cluster())
+    cluster = shared_cluster()
     for server in cluster.masters:
         if not server.alive:
             server.start()

@@ -250,7 +250,10 @@ class Journal(Protocol):
         ...
 
     async def snapshot(self, queue: QueueName) -> Snapshot:
-        """List a queue's copies together with the position that lists them all."""
+        """List a queue's copies together with the position that lists them all.
+
+        Of a queue with several partitions this is the first; a further one is meant by the name of its shard.
+        """
         ...
 
 

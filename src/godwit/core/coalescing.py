@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from godwit.core.journal import LAYOUTS, Chunk, Event, Position
 from godwit.core.recording import Arrival, Batch, CopyChange, InstanceWork, LetterFacts, Removal, Step
 from godwit.core.statuses import Status
@@ -29,6 +31,7 @@ def batches(pieces: Iterable[Piece]) -> Iterator[Batch]:
             position = Position(chunk.epoch, chunk.last_seq)
             batch.steps[shard] = Step(shard, begin, position, chunk.at)
             if batch.removal is not None:
+                batch.removal = msgspec.structs.replace(batch.removal, shard=shard)
                 yield batch
                 batch = Batch()
     if batch.steps:

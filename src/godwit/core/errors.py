@@ -42,7 +42,7 @@
     │   ├── StoreBusy, StoreClosed, StoreFull, StoreUnavailable
     │   └── SchemaOutdated, SchemaTooNew
     └── BrokerError (14)            the backend cannot serve
-        ├── BrokerBusy, BrokerClosed, BrokerUnavailable
+        ├── BrokerBusy, BrokerClosed, BrokerUnavailable, NotReplicated
         └── StorageFull, StorageCorrupt, StorageTooNew, StorageUnsupported
 
 `str(error)` is one sentence of fact followed by one of remedy; both are also attributes. Arguments equal the
@@ -966,6 +966,28 @@ class BrokerUnavailable(BrokerError):
     @property
     def remedy(self) -> str:
         return self._remedy
+
+
+class NotReplicated(BrokerError):
+    """Messages are on the master, but too few replicas said in time that they have them: a failover may lose them."""
+
+    def __init__(self, queue: str, wanted: int, reached: int, seconds: float) -> None:
+        self.queue, self.wanted, self.reached, self.seconds = queue, wanted, reached, seconds
+        super().__init__(queue, wanted, reached, seconds)
+
+    @property
+    def fact(self) -> str:
+        return (
+            f"Messages for queue {self.queue!r} are on the master, but {self.reached} of {self.wanted} replicas had "
+            f"them after {self.seconds:g} s: they may or may not survive a failover"
+        )
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "Publish the same messages again (their ids are recognised); start the replicas that are missing, or lower "
+            "min_replicas of the queue."
+        )
 
 
 class StorageFull(BrokerError):

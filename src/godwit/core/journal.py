@@ -131,9 +131,25 @@ def decode_chunk(chunk: bytes) -> Chunk:
     return _decoder.decode(chunk)
 
 
+SPAN: Final = 1 << 36
+"""How many `publish_seq` a partition of a queue has: those of partition `p` begin after `p * SPAN`."""
+
+
 def shard_name(queue: str, partition: int = 0) -> str:
     """Return the name of the journal of one partition of a queue."""
     return f"{queue}#{partition}"
+
+
+def shard_parts(shard: str) -> tuple[str, int] | None:
+    """Return queue and partition of a shard's name; None when it cannot be one."""
+    queue, _, number = shard.rpartition("#")
+    return (queue, int(number)) if queue and number.isdecimal() and str(int(number)) == number else None
+
+
+def numbers_of(shard: str) -> range:
+    """Return the `publish_seq` that messages of a shard can have."""
+    _, partition = shard_parts(shard) or ("", 0)
+    return range(partition * SPAN + 1, (partition + 1) * SPAN + 1) if partition else range(SPAN + 1)
 
 
 def rows_of(chunk: Chunk, shard: str) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from godwit.core.journal import Event
+from godwit.core.journal import Event, numbers_of
 
 Address = tuple[str, str, int]
 """Queue, group and publish_seq: one copy of a message."""
@@ -85,11 +85,14 @@ class Projection:
         self.copies[address] = msgspec.structs.replace(self.copies[address], **changes)
 
     def _remove(self, row: dict[str, Any], *, dead_too: bool) -> None:
-        queue, group = row["queue"], row["group"]
+        queue, group, numbers = row["queue"], row["group"], numbers_of(row.get("shard", ""))
         gone = [
             address
             for address, copy in self.copies.items()
-            if address[0] == queue and (group is None or address[1] == group) and (dead_too or copy.state == "waiting")
+            if address[0] == queue
+            and (group is None or address[1] == group)
+            and (dead_too or copy.state == "waiting")
+            and address[2] in numbers
         ]
         for address in gone:
             del self.copies[address]

@@ -7,7 +7,7 @@ from typing import Self
 
 import msgspec
 
-from godwit.core.journal import Event, Position
+from godwit.core.journal import Event, Position, numbers_of
 from godwit.core.statuses import Status, least_finished
 
 Address = tuple[str, str, int]
@@ -134,12 +134,23 @@ class InstanceWork(msgspec.Struct):
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """All copies of a queue, or of one group, are gone: dead ones too, or only those that waited."""
+    """All copies of a queue, or of one group, in one shard are gone: dead ones too, or only those that waited."""
 
     event: Event
     queue: str
     group: str | None
     at: int
+    shard: str = ""
+
+    @property
+    def numbers(self) -> range:
+        """The `publish_seq` that those copies can have."""
+        return numbers_of(self.shard)
+
+    @property
+    def of_first(self) -> bool:
+        """Whether it is that of the first partition, which speaks for the whole queue."""
+        return self.numbers.start == 0
 
     @property
     def dead_too(self) -> bool:

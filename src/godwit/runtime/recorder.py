@@ -18,9 +18,9 @@ from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.coalescing import Piece, batches
 from godwit.core.errors import BrokerError, JournalLost, StoreError
 from godwit.core.faults import reach
-from godwit.core.journal import Position, decode_chunk
+from godwit.core.journal import Position, decode_chunk, numbers_of, shard_parts
 from godwit.core.logs import get_logger
-from godwit.core.recording import Batch
+from godwit.core.recording import Address, Batch
 from godwit.core.resyncing import forgotten, resynced
 from godwit.store.contract import Messages
 from godwit.telemetry.metrics import QueueMetricsCollector
@@ -124,19 +124,25 @@ class Recorder:
     async def _start_over(self, shard: str, before: Position | None, ends: ShardEnds, lost: JournalLost) -> None:
         """Take a list of what the broker holds now, where the journal no longer tells how it came about."""
         log.warning("journal lost before it was recorded", shard=shard, held=lost.held)
-        queue = shard.rpartition("#")[0]
         if before is None or before.epoch != ends.epoch:
-            known = await self._messages.open_copies(queue)
+            known = await self._open_copies(shard)
             if not await self._start(forgotten(shard, before, ends.epoch, known, self._clock.now_ms())):
                 return
             before = Position(ends.epoch, 0)
         if ends.first_seq > before.seq + 1:
-            snapshot = await self._journal.snapshot(queue)
-            known = await self._messages.open_copies(queue)
+            queue, partition = shard_parts(shard) or (shard, 0)
+            snapshot = await self._journal.snapshot(shard if partition else queue)
+            known = await self._open_copies(shard)
             now_ms = self._clock.now_ms()
             await self._start(resynced(shard, before, snapshot.position, snapshot.copies, known, now_ms))
         if self._metrics is not None:
             self._metrics.recorder_lost()
+
+    async def _open_copies(self, shard: str) -> list[tuple[Address, str]]:
+        """Return the copies of a shard that the tables have as open."""
+        numbers = numbers_of(shard)
+        known = await self._messages.open_copies(shard.rpartition("#")[0])
+        return [(address, message_id) for address, message_id in known if address[2] in numbers]
 
     async def _start(self, batch: Batch) -> bool:
         if not await self._messages.record(batch):

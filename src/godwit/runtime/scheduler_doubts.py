@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from godwit.brokers.contract import Journal
+from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.errors import JournalLost
-from godwit.core.journal import LAYOUTS, Event, Position, decode_chunk, shard_name
+from godwit.core.journal import LAYOUTS, Event, Position, decode_chunk
 from godwit.core.logs import get_logger
 from godwit.core.names import MessageId, QueueName
 
@@ -56,18 +56,22 @@ class Doubts:
 
     async def _in_journal(self, queue: QueueName, wanted: set[MessageId]) -> set[MessageId]:
         found: set[MessageId] = set()
-        shard = shard_name(queue)
-        ends = (await self._journal.shards()).get(shard)
-        if ends is None:
-            return found
+        for shard, ends in (await self._journal.shards()).items():
+            if shard.rpartition("#")[0] == queue:
+                found |= await self._in_shard(shard, ends, wanted - found)
+        return found
+
+    async def _in_shard(self, shard: str, ends: ShardEnds, wanted: set[MessageId]) -> set[MessageId]:
+        found: set[MessageId] = set()
         at = Position(ends.epoch, ends.first_seq - 1)
         while at.seq < ends.last_seq and found != wanted:
             try:
                 chunks = await self._journal.read(shard, at, limit=_ROWS)
             except JournalLost:
                 # Trimmed under our hands. What is gone is older than what is kept; read on from there.
-                log.warning("journal trimmed while looking for published firings", queue=queue)
-                return found | await self._in_journal(queue, wanted - found)
+                log.warning("journal trimmed while looking for published firings", shard=shard)
+                kept = (await self._journal.shards()).get(shard)
+                return found if kept is None else found | await self._in_shard(shard, kept, wanted - found)
             if not chunks:
                 break
             for chunk in map(decode_chunk, chunks):

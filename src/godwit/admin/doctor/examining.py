@@ -13,6 +13,10 @@ EXAMINERS: Final = {
     "sqlite": "godwit.admin.doctor.sqlite",
     "redis": "godwit.admin.doctor.redis",
     "rediss": "godwit.admin.doctor.redis",
+    "redis+cluster": "godwit.admin.doctor.redis",
+    "rediss+cluster": "godwit.admin.doctor.redis",
+    "redis+sentinel": "godwit.admin.doctor.redis",
+    "rediss+sentinel": "godwit.admin.doctor.redis",
     "amqp": "godwit.admin.doctor.rabbitmq",
     "amqps": "godwit.admin.doctor.rabbitmq",
 }

@@ -38,7 +38,7 @@ async def examine_journals(
         return [ok(CHECK, "empty")]
     await asyncio.sleep(span.total_seconds())
     after = await journal.shards()
-    by_shard = {shard_name(name): spec for name, spec in specs.items()}
+    by_shard = {shard_name(name, at): spec for name, spec in specs.items() for at in range(spec.partitions)}
     found = []
     for shard, ends in sorted(after.items()):
         growth = _watched(before.get(shard), ends, span) or await _average(journal, shard, ends, clock)

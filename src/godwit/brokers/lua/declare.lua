@@ -3,13 +3,14 @@
 -- KEYS   1 meta, 2 journal, 3 inbox, then 15 keys for each group given
 -- ARGV   1 time, 2 queue, 3 version expected ('' for a queue that does not exist), 4 the queue's settings as JSON,
 --        5 all its groups' settings as JSON, 6 a random epoch for a new journal, 7 number of groups
---        given, then per group: name, its settings as JSON, 1 when it is new, max_crashes,
---        max_delivery_attempts, backoff minimum, backoff maximum, 1 for forgive_outages, flow control messages, flow
+--        given, 8 the version to give ('' for the next one: the first partition's, which the others take over), 9 the
+--        publish_seq before the first, 10 number of partitions, then per group: name, its settings as JSON, 1 when it is
+--        new, max_crashes, max_delivery_attempts, backoff minimum, backoff maximum, 1 for forgive_outages, flow control messages, flow
 --        control bytes, 1 for message_ordering (0 for none); last the server's run id
 -- Gives  {'stale'} when the version is another, {'type', key, found} when a key of another type is in the way: nothing
 --        has changed then. Else {'ok', new version}.
 local fields = {'spec'}
-for g = 1, tonumber(ARGV[7]) do fields[1 + g] = 'g:' .. ARGV[8 + 11 * (g - 1)] end
+for g = 1, tonumber(ARGV[7]) do fields[1 + g] = 'g:' .. ARGV[11 + 11 * (g - 1)] end
 --@include _step
 --@include _copies
 local present = kept[4] and version or ''
@@ -31,9 +32,20 @@ if trouble then return trouble end
 
 if not epoch then
   epoch = ARGV[6]
+  pseq = tonumber(ARGV[9])
   redis.call('HSET', meta, 'epoch', epoch)
 end
-local next_version = redis.call('HINCRBY', meta, 'v', 1)
+local next_version = ARGV[8]
+if next_version == '' then
+  next_version = redis.call('HINCRBY', meta, 'v', 1)
+else
+  redis.call('HSET', meta, 'v', next_version)
+end
+local partitions = tonumber(ARGV[10])
+if partitions > tonumber(redis.call('HGET', meta, 'parts') or 1) then redis.call('HSET', meta, 'parts', partitions) end
+if kept[4] and partitions > tonumber(string.match(kept[4], '"partitions":(%d+)') or 1) then
+  redis.call('HSET', meta, 'grown', now)
+end
 redis.call('HSET', meta, 'spec', ARGV[4], 'groups', ARGV[5])
 if present == '' then
   published = 0
@@ -41,7 +53,7 @@ if present == '' then
   write('queue_created', nil, nil, nil, {'\145' .. string.char(0xc6) .. struct.pack('>I4', #ARGV[4]) .. ARGV[4]})
 end
 for g = 1, groups do
-  local b, at = 3 + (g - 1) * BLOCK, 7 + 11 * (g - 1)
+  local b, at = 3 + (g - 1) * BLOCK, 10 + 11 * (g - 1)
   local name, spec, new = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
   local held = gauge(b, name, kept[4 + g]) or gauge(b, name, pack(0, 0, 0, 0, 0, 0, 0, 0))
   held.flow = (ARGV[at + 9] ~= '0' or ARGV[at + 10] ~= '0') and 1 or 0

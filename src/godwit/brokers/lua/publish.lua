@@ -5,8 +5,8 @@
 --        7 max_size, 8 max_bytes, 9 max_delayed (0: no limit), 10 dedup window in ms, 11 sum of all sizes,
 --        12 a digit for the lane of each message, then one for the lane of ordered ones, 13 a byte for the number of
 --        each message's row middle, 14 odd: MessagePack [[index, deliver_at, expiry, group, dead, number of the middle for
---        groups that keep the order of keys], ...] (0 for none) or empty, 15 `twice` when an id occurs twice, else empty, 16 the
---        first bytes of a row, 17 number of row middles m, 18 of those before the ones for groups that keep the order of keys,
+--        groups that keep the order of keys], ...] (0 for none) or empty, 15 words: `twice` when an id occurs twice, `follow`
+--        when only that is to be stored of whose key this partition has something, 16 the first bytes of a row, 17 number of row middles m, 18 of those before the ones for groups that keep the order of keys,
 --        19 MessagePack [expiry of each message (0 for none), ...] or empty when none expires,
 --        then per group: name, 1 when it drops, 1 when it keeps the order of keys;
 --        then m row middles (type, priority, lane, key); n ids, n ids as they are remembered, n blobs, n row ends
@@ -15,16 +15,19 @@
 --        ticket is the entry of the inbox it came from, which is deleted with the step; a message whose entry is gone
 --        is passed over.
 -- Gives  {'stale'} when the settings have another version, {'full', group, limit} when a group is full and refuses:
---        nothing has changed then. Else {'ok', indexes of repetitions...}, counted from 1.
+--        nothing has changed then. Else {'ok', indexes of repetitions...}, counted from 1; with `follow` {'part', number of
+--        repetitions, their indexes..., indexes of what was not stored...}.
 -- Begins with a command that is refused above maxmemory: the marker that wakes, or the time.
 local fields = {}
 for g = 1, tonumber(ARGV[6]) do fields[g] = 'g:' .. ARGV[17 + 3 * g] end
 --@include _step
-local GROUP, LANE, PARKED, DELAYED, WAKE, BLOCK = 1, 2, 6, 8, 15, 15
+local GROUP, LANE, PARKED, DELAYED, HEADS, WAKE, BLOCK = 1, 2, 6, 8, 10, 15, 15
 local mode, n, groups = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 if version ~= ARGV[3] then return {'stale'} end
 local max_size, max_bytes, max_delayed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local window, total, lanes, codes, twice = tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13], ARGV[15] ~= ''
+local window, total, lanes, codes = tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13]
+local twice = string.find(ARGV[15], 'twice', 1, true)
+local follow, elsewhere = string.find(ARGV[15], 'follow', 1, true), {}
 local row_start, ordered_from, names = ARGV[16], tonumber(ARGV[18]), 19
 local middles = names + 3 * groups
 local ids = middles + tonumber(ARGV[17])
@@ -84,6 +87,28 @@ if window > 0 and mode ~= 'moved' then
     end
   end
   if #repetitions > 1 then table.sort(repetitions) end
+end
+
+if follow then
+  local here = #repetitions
+  local function held(key)
+    for g = 1, groups do
+      if fill[g].ordered and redis.call('HEXISTS', KEYS[fill[g].b + HEADS], key) == 1 then return true end
+    end
+    return false
+  end
+  for i = 1, n do
+    if not out[i] then
+      local _, _, _, _, key = unpack_limit(ARGV[blobs + i], 4, 0)
+      if type(key) == 'string' and held(key) then
+        here = here + 1
+      else
+        out[i] = true
+        elsewhere[#elsewhere + 1] = i
+      end
+    end
+  end
+  if here == 0 then return {'part', 0, unpack(elsewhere)} end
 end
 
 local fresh = {}
@@ -226,4 +251,8 @@ if #repetitions > 0 then
 end
 published = published + #fresh
 save()
+if follow then
+  for _, i in ipairs(elsewhere) do repetitions[#repetitions + 1] = i end
+  return {'part', #repetitions - #elsewhere, unpack(repetitions)}
+end
 return {'ok', unpack(repetitions)}

@@ -4,9 +4,9 @@
 -- ARGV   1 time, 2 queue, 3 group, 4 worker, 5 limit (at most 200), 6 lease in ms, 7 max_bytes (0: no limit), 8 a token
 --        that no pull had before, 9 bytes that this call's earlier parts took (-1: first part), 10 the server's run id
 -- Gives  {'gone'} when there is no such group; else {'ok', now, ms until something is due by itself or -1, 1 when more
---        is ready, 1 when the group keeps the order of keys, entries in the inbox, then per message: source, reference,
---        stored copy}.
---        An ack id is <queue>#0#<group>#<source><reference>:<token>. The source is a lane's digit (the reference is the
+--        is ready, 1 when the group keeps the order of keys, entries in the inbox, version of the queue's settings,
+--        then per message: source, reference, stored copy}.
+--        An ack id is <queue>#<partition>#<group>#<source><reference>:<token>. The source is a lane's digit (the reference is the
 --        stream entry, the copy as published or with its head) or `p` (the reference is the publish_seq).
 -- Works above maxmemory.
 local fields = {'g:' .. ARGV[3]}
@@ -50,7 +50,7 @@ end
 local flow_messages, flow_bytes = tonumber(conf[4] or 0), tonumber(conf[5] or 0)
 if flow_messages > 0 then limit = math.min(limit, flow_messages - leased) end
 local inbox = redis.pcall('XLEN', KEYS[b + BLOCK + 1]) -- an error when a key of another type is there: not ours
-local answer = {'ok', now, -1, 0, conf[7] == '1' and 1 or 0, type(inbox) == 'number' and inbox or 0}
+local answer = {'ok', now, -1, 0, conf[7] == '1' and 1 or 0, type(inbox) == 'number' and inbox or 0, version}
 local FACTS = #answer
 local given, taken, bytes, full, headed = FACTS, 0, 0, false, false
 local before = part < 0 and 0 or part

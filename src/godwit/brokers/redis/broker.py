@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import product
 from typing import Final, Self
 
 from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
@@ -14,6 +15,7 @@ from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import keys, survey
 from godwit.brokers.redis.address import Target
 from godwit.brokers.redis.catalog import Catalog, Known
+from godwit.brokers.redis.growing import grow_up
 from godwit.brokers.redis.held import HeldLeases
 from godwit.brokers.redis.inbox import Inbox
 from godwit.brokers.redis.journal import RedisJournal
@@ -37,10 +39,11 @@ POOL_WAIT: Final = timedelta(seconds=5)
 
 
 class RedisBroker:
-    """A broker on one Redis server, for any number of processes on any number of machines.
+    """A broker on Redis: one server, a cluster, or a master named by sentinels; for any number of processes.
 
-    A publish is as safe as the server's settings say when it returns (`appendonly yes`, `appendfsync`). At most
-    `max_connections` are open for calls; pulls that wait share one more, and renewing leases from a thread has one.
+    A publish is as safe as the server's settings say when it returns (`appendonly yes`, `appendfsync`), and as its
+    queue's `min_replicas`. At most `max_connections` are open for calls to each server; pulls that wait share one more
+    (in a cluster one per queue and partition), and renewing leases from a thread has one per server.
     `journal_bodies` says what `journal_body = auto` means: whether whole messages are kept in the journal.
     `now` gives scripts another time than the server's, for tests.
     """
@@ -73,7 +76,7 @@ class RedisBroker:
         self._publisher = Publisher(self._reach, self._catalog)
         self._settler = Settler(self._reach, self._held)
         self._taker = Taker(self._reach, self._catalog, self._held, self._settler.settle)
-        self._inbox = Inbox(self._reach, self._publisher)
+        self._inbox = Inbox(self._reach, self._catalog, self._publisher)
         self._renewer = Renewer(self._servers, now)
         self._listeners: Listeners | None = None
         self._background: set[asyncio.Task[object]] = set()
@@ -112,7 +115,7 @@ class RedisBroker:
         """Connect, so that a wrong address or password is known now."""
         if self._listeners is None:
             await self._servers.open()
-            self._listeners = Listeners(self._servers, lambda _queue: 1)
+            self._listeners = Listeners(self._servers, self._catalog.partitions_of)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -152,8 +155,9 @@ class RedisBroker:
             known.group(group)
         purged = 0
         for name in known.groups if group is None else (group,):
-            names = (*keys.step(queue), *keys.block(queue, name))
-            purged += await self._reach.run("purge", queue, names, (name,))
+            for partition in known.partitions:
+                names = (*keys.step(queue, partition), *keys.block(queue, name, partition))
+                purged += await self._reach.run("purge", queue, names, (name,))
         return purged
 
     async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
@@ -250,8 +254,8 @@ class RedisBroker:
         """Delete a message wherever it waits; the server looks through its queue, a thousand copies at a time."""
         known = await self._catalog.ask(queue)
         found = 0
-        for group in known.groups:
-            names, place = (*keys.step(queue), *keys.block(queue, group)), b""
+        for group, partition in product(known.groups, known.partitions):
+            names, place = (*keys.step(queue, partition), *keys.block(queue, group, partition)), b""
             while True:
                 count, place = await self._reach.run("cancel", queue, names, (group, message_id, place))
                 found += count
@@ -267,8 +271,12 @@ class RedisBroker:
             target = queues.get(queue.spec.dead_letter_queue or "")
             if target is not None and target.groups:
                 changes += await self._letters.feed(queue, target)
-        forgotten = [(name, (*keys.step(name), *keys.arrivals(name)[:3]), ()) for name in queues]
+        shards = [(name, partition) for name, queue in queues.items() for partition in queue.partitions]
+        forgotten = [(shard[0], (*keys.step(*shard), *keys.arrivals(*shard)[:3]), ()) for shard in shards]
         await self._reach.run_each("forget", forgotten)
+        for queue in queues.values():
+            if queue.spec.older:
+                await grow_up(self._reach, self._catalog, queue)
         await self._shared.forget()
         await self._journal.trim_all({name: queue.spec for name, queue in queues.items()})
         return changes
@@ -276,7 +284,7 @@ class RedisBroker:
     async def _look_after(self, queues: Sequence[Known]) -> int:
         """Do what time asks for in all groups, and move what is in inboxes."""
         changes = 0
-        left = [queue for queue in queues if queue.groups]
+        left = [queue.at(partition) for queue in queues if queue.groups for partition in queue.partitions]
         while left:
             answers = await self._reach.run_each("maintain", [_care_of(queue) for queue in left], signed=True)
             changes += sum(done for done, _ in answers)
@@ -286,6 +294,10 @@ class RedisBroker:
             changes += await self._inbox.move(queue.name) if there else 0
         return changes
 
+    async def specs(self) -> dict[QueueName, QueueSpec]:
+        """Return the queues as they are declared."""
+        return {queue.name: queue.spec for queue in await self._catalog.all()}
+
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""
         return await survey.stats(self._reach, await self._catalog.all())
@@ -293,5 +305,5 @@ class RedisBroker:
 
 def _care_of(queue: Known) -> tuple[QueueName, tuple[str, ...], tuple[str, ...]]:
     """Return queue, keys and arguments of `maintain.lua`."""
-    blocks = (key for group in queue.groups for key in keys.block(queue.name, group))
-    return queue.name, (*keys.step(queue.name), *blocks), tuple(queue.groups)
+    blocks = (key for group in queue.groups for key in keys.block(queue.name, group, queue.partition))
+    return queue.name, (*keys.step(queue.name, queue.partition), *blocks), tuple(queue.groups)

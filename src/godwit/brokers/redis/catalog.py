@@ -7,18 +7,20 @@ refuses an old one.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
-from godwit.brokers.arguments import groups_or_default, one_server_only
+from godwit.brokers.arguments import groups_or_default
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.link import Argument
+from godwit.brokers.redis.partitions import Laid, share
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
-from godwit.core.errors import AlreadyExistsError, BrokerUnavailable, GroupNotFound, QueueNotFound
+from godwit.core.errors import AlreadyExistsError, BrokerUnavailable, GroupNotFound, InvalidSetting, QueueNotFound
+from godwit.core.journal import SPAN
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import (
     GROUP_FIXED,
@@ -30,7 +32,7 @@ from godwit.core.queues import (
     changed_setting,
 )
 
-_spec: Final = msgspec.json.Decoder(QueueSpec)
+_spec: Final = msgspec.json.Decoder(Laid)
 _groups: Final = msgspec.json.Decoder(list[GroupSpec])
 STALE: Final = b"stale"
 
@@ -41,12 +43,12 @@ class Known:
 
     name: QueueName
     version: bytes
-    spec: QueueSpec
+    spec: Laid
     groups: Mapping[GroupName, GroupSpec]
     keys: tuple[str, ...]
-    """All keys of a publish."""
+    """All keys of a publish to this partition."""
     limits: tuple[int, int, int, int]
-    """Most messages, bytes and delayed messages (0: no limit), and the dedup window in ms."""
+    """Most messages, bytes and delayed messages of a partition (0: no limit), and the dedup window in ms."""
     names: tuple[str, ...]
     """Per group: its name, whether it drops, whether it keeps the order of keys."""
     numbers: Mapping[GroupName, int]
@@ -57,6 +59,9 @@ class Known:
     ttl_ms: int
     arriving: dict[str, tuple[str, ...]]
     """The keys of `arrive.lua` by the lanes that occur, as far as they were needed."""
+    views: dict[int, Known]
+    """The same for further partitions, as far as they were needed."""
+    partition: int = 0
 
     def arrival_keys(self, lanes: str) -> tuple[str, ...]:
         """Return the keys of `arrive.lua` for messages of these lanes."""
@@ -64,9 +69,24 @@ class Known:
         if found is None:
             wanted = ("wake", "expiring", *(f"l{lane}" for lane in lanes))
             places = [keys.GROUP_PARTS.index(name) for name in wanted]
-            blocks = (keys.block(self.name, group) for group in self.groups)
-            own = (*keys.step(self.name), *keys.arrivals(self.name)[:3])
+            blocks = (keys.block(self.name, group, self.partition) for group in self.groups)
+            own = (*keys.step(self.name, self.partition), *keys.arrivals(self.name, self.partition)[:3])
             found = self.arriving[lanes] = (*own, *(block[place] for block in blocks for place in places))
+        return found
+
+    @property
+    def partitions(self) -> range:
+        """The numbers of its partitions."""
+        return range(self.spec.partitions)
+
+    def at(self, partition: int) -> Known:
+        """Return the same for one of its partitions."""
+        if partition == self.partition:
+            return self
+        found = self.views.get(partition)
+        if found is None:
+            names = keys.publishing(self.name, tuple(self.groups), partition)
+            found = self.views[partition] = replace(self, partition=partition, keys=names, arriving={})
         return found
 
     def group(self, name: GroupName) -> GroupSpec:
@@ -77,16 +97,16 @@ class Known:
         return spec
 
 
-def known(version: bytes, spec: QueueSpec, groups: Sequence[GroupSpec], *, bodies: bool) -> Known:
+def known(version: bytes, spec: Laid, groups: Sequence[GroupSpec], *, bodies: bool) -> Known:
     """Put together what is known of a queue."""
-    blocks = [key for group in groups for key in keys.block(spec.name, group.name)]
+    limits = (share(limit, spec.partitions) for limit in (spec.max_size, spec.max_bytes, spec.max_delayed))
     return Known(
         name=spec.name,
         version=version,
         spec=spec,
         groups={group.name: group for group in groups},
-        keys=(*keys.step(spec.name), *keys.arrivals(spec.name), *blocks),
-        limits=(spec.max_size or 0, spec.max_bytes or 0, spec.max_delayed or 0, milliseconds(spec.dedup_window)),
+        keys=keys.publishing(spec.name, tuple(group.name for group in groups)),
+        limits=(*limits, milliseconds(spec.dedup_window)),  # type: ignore[arg-type]  # three of them
         names=tuple(
             word
             for group in groups
@@ -97,6 +117,7 @@ def known(version: bytes, spec: QueueSpec, groups: Sequence[GroupSpec], *, bodie
         keeps_body=spec.journal_body is JournalBody.ON or (bodies and spec.journal_body is JournalBody.AUTO),
         ttl_ms=milliseconds(spec.ttl) if spec.ttl is not None else 0,
         arriving={},
+        views={},
     )
 
 
@@ -107,6 +128,8 @@ class Catalog:
         self._reach = reach
         self._bodies = bodies
         self._known: dict[QueueName, Known] = {}
+        self.some_partitioned = False
+        """Whether any queue seen so far has several partitions."""
 
     def known(self, name: QueueName) -> Known | None:
         """Return what is known of a queue without asking the server."""
@@ -123,10 +146,21 @@ class Catalog:
             self._known.pop(name, None)
             raise QueueNotFound(name, tuple([one.name for one in await self.all()]))
         self._known[name] = found
+        self.some_partitioned = self.some_partitioned or found.spec.partitions > 1
         return found
 
-    async def _read(self, name: QueueName) -> Known | None:
-        (values,) = await self._reach.ask(("HMGET", keys.part(name, "meta"), "v", "spec", "groups"))
+    def partitions_of(self, name: QueueName) -> int:
+        """Return how many partitions a queue has, as far as is known."""
+        found = self._known.get(name)
+        return 1 if found is None else found.spec.partitions
+
+    def is_current(self, name: QueueName, version: bytes) -> bool:
+        """Say whether nothing newer than `version` is to be learned of a queue's settings."""
+        found = self._known.get(name)
+        return found is not None and found.version == version
+
+    async def _read(self, name: QueueName, partition: int = 0) -> Known | None:
+        (values,) = await self._reach.ask(("HMGET", keys.part(name, "meta", partition), "v", "spec", "groups"))
         return _read(values, bodies=self._bodies)
 
     async def names(self) -> list[QueueName]:
@@ -142,48 +176,100 @@ class Catalog:
         replies = await self._reach.ask(*(("HMGET", keys.part(name, "meta"), "v", "spec", "groups") for name in names))
         found = [one for values in replies if (one := _read(values, bodies=self._bodies)) is not None]
         self._known = {one.name: one for one in found}
+        self.some_partitioned = any(one.spec.partitions > 1 for one in found)
         return found
+
+    async def newer(self, queue: Known) -> Known | None:
+        """Return what is to be known instead of `queue`, which its server calls stale; None when it has grown."""
+        found = await self.ask(queue.name)
+        if found.version == queue.version and queue.partition:
+            found = await self.align(queue.name, queue.partition)  # it is the partition that is behind
+        laid = (found.spec.partitions, found.spec.older, found.spec.born)
+        if laid != (queue.spec.partitions, queue.spec.older, queue.spec.born):
+            return None
+        return found.at(queue.partition)
 
     # Declaring and removing
 
     async def declare(self, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
         """Create a queue and groups, or change their settings."""
-        one_server_only(spec)
         while True:
             present = await self._read(spec.name)
             wanted = groups_or_default(groups, exists=present is not None)
             _check(present, spec, wanted)
+            merged = {**(present.groups if present is not None else {}), **{group.name: group for group in wanted}}
+            _check_shares(spec, merged.values())
             if present is None:
                 # Listed first: a queue that nobody finds would never be looked after.
                 place = (await self._reach.ask(("INCR", keys.CREATED)))[0]
                 await self._reach.ask(("ZADD", keys.QUEUES, place, spec.name))
-            answer = await self._declare(present, spec, wanted)
-            if answer[0] == b"type":
-                raise BrokerUnavailable(
-                    self._reach.shown,
-                    f"the key {answer[1].decode()!r} that queue {spec.name!r} needs is a {answer[2].decode()}",
-                    "Remove that key, or give the queue another name.",
-                )
-            if answer[0] != STALE:
-                await self.ask(spec.name)
+            elif present.spec.partitions != spec.partitions:
+                wanted = list(merged.values())  # their shares change
+            if await self._declare(0, present, laid_out(present, spec), merged, wanted):
+                await self._align_all(spec.name)
                 return
 
-    async def _declare(self, present: Known | None, spec: QueueSpec, wanted: Sequence[GroupSpec]) -> Any:
-        merged = dict(present.groups) if present is not None else {}
-        merged.update((group.name, group) for group in wanted)
+    async def relay(self, queue: Known, spec: Laid) -> None:
+        """Change how a queue is laid out, unless somebody has changed it meanwhile."""
+        if await self._declare(0, queue, spec, queue.groups, ()):
+            await self._align_all(queue.name)
+
+    async def _align_all(self, name: QueueName) -> None:
+        for partition in (await self.ask(name)).partitions[1:]:
+            await self.align(name, partition)
+
+    async def align(self, name: QueueName, partition: int) -> Known:
+        """Give a partition the settings of the first one, which are the truth; return them.
+
+        Whoever finds a partition behind does so: the one who changed the settings may have died.
+        """
+        while True:
+            truth = await self.ask(name)
+            there = await self._read(name, partition)
+            if there is not None and there.spec.born != truth.spec.born:
+                await self._remove(there, partition, None)
+            elif there is not None and (gone := [group for group in there.groups if group not in truth.groups]):
+                await self._remove(there, partition, gone[0])
+            elif there is not None and there.version == truth.version:
+                return truth
+            else:
+                groups = list(truth.groups.values())
+                await self._declare(partition, there, truth.spec, truth.groups, groups, version=truth.version)
+
+    async def _declare(
+        self,
+        partition: int,
+        present: Known | None,
+        spec: Laid,
+        merged: Mapping[GroupName, GroupSpec],
+        wanted: Sequence[GroupSpec],
+        *,
+        version: bytes = b"",
+    ) -> bool:
+        """Declare one partition; say whether its settings were still those of `present`."""
         arguments: list[Argument] = [
             present.version if present is not None else b"",
             msgspec.json.encode(spec),
             msgspec.json.encode(list(merged.values())),
             secrets.token_hex(8),
             len(wanted),
+            version,
+            partition * SPAN,
+            spec.partitions,
         ]
         for group in wanted:
             new = present is None or group.name not in present.groups
-            arguments += _settings(group, new=new)
-        blocks = [key for group in wanted for key in keys.block(spec.name, group.name)]
-        names = (*keys.step(spec.name), keys.inbox(spec.name), *blocks)
-        return await self._reach.run("declare", spec.name, names, arguments, signed=True)
+            arguments += _settings(group, spec.partitions, new=new)
+        blocks = [key for group in wanted for key in keys.block(spec.name, group.name, partition)]
+        names = (*keys.step(spec.name, partition), keys.inbox(spec.name, partition), *blocks)
+        answer = await self._reach.run("declare", spec.name, names, arguments, signed=True)
+        if answer[0] == b"type":
+            raise BrokerUnavailable(
+                self._reach.shown,
+                f"the key {answer[1].decode()!r} that queue {spec.name!r} needs is a {answer[2].decode()}",
+                "Remove that key, or give the queue another name.",
+            )
+        return bool(answer[0] != STALE)
 
     async def remove(self, name: QueueName, group: GroupName | None) -> None:
         """Remove a queue or a group with all it holds."""
@@ -191,14 +277,45 @@ class Catalog:
             present = await self.ask(name)
             if group is not None:
                 present.group(group)
-            gone = list(present.groups) if group is None else [group]
-            left = [spec for one, spec in present.groups.items() if one not in gone]
-            names = (*keys.step(name), *keys.arrivals(name), *(key for one in gone for key in keys.block(name, one)))
-            arguments: list[Argument] = [present.version, group or "", msgspec.json.encode(left), *gone]
-            answer = await self._reach.run("remove", name, names, arguments)
-            self._known.pop(name, None)
-            if answer[0] != STALE:
-                return
+            others = present.partitions[1:]
+            if group is None:
+                # The first partition goes last: until then whoever finds one missing may bring it back.
+                await self._remove_others(name, others)
+            if await self._remove(present, 0, group):
+                break
+        self._known.pop(name, None)
+        if group is None:
+            await self._remove_others(name, others)
+        else:
+            await self._align_all(name)
+
+    async def _remove_others(self, name: QueueName, partitions: range) -> None:
+        for partition in partitions:
+            while (there := await self._read(name, partition)) is not None and not await self._remove(
+                there, partition, None
+            ):
+                pass
+
+    async def _remove(self, present: Known, partition: int, group: GroupName | None) -> bool:
+        """Remove one partition of a queue or group; say whether its settings were still those of `present`."""
+        name, gone = present.name, list(present.groups) if group is None else [group]
+        left = [spec for one, spec in present.groups.items() if one not in gone]
+        blocks = (key for one in gone for key in keys.block(name, one, partition))
+        names = (*keys.step(name, partition), *keys.arrivals(name, partition), *blocks)
+        arguments: list[Argument] = [present.version, group or "", msgspec.json.encode(left), *gone]
+        answer = await self._reach.run("remove", name, names, arguments)
+        return bool(answer[0] != STALE)
+
+
+def laid_out(present: Known | None, spec: QueueSpec) -> Laid:
+    """Return how a queue is to be laid out that has these settings from now on."""
+    settings = msgspec.structs.asdict(spec)
+    older, born = ((), "") if present is None else (present.spec.older, present.spec.born)
+    if present is not None and present.spec.partitions < spec.partitions:
+        older = (*older, present.spec.partitions)
+    if spec.partitions > 1 and not born:
+        born = secrets.token_hex(4)
+    return Laid(**settings, older=older, born=born)
 
 
 def _read(values: list[Any], *, bodies: bool) -> Known | None:
@@ -212,13 +329,26 @@ def _check(present: Known | None, spec: QueueSpec, wanted: Sequence[GroupSpec]) 
         return
     if differs := changed_setting(present.spec, spec, QUEUE_FIXED):
         raise AlreadyExistsError("Queue", spec.name, differs)
+    if spec.partitions < present.spec.partitions:
+        fewest = f"{present.spec.partitions} or more: a queue may grow, but not shrink"
+        raise InvalidSetting("partitions", spec.partitions, fewest)
     for group in wanted:
         old = present.groups.get(group.name)
         if old is not None and (differs := changed_setting(old, group, GROUP_FIXED)):
             raise AlreadyExistsError("Group", group.name, differs)
 
 
-def _settings(group: GroupSpec, *, new: bool) -> list[Argument]:
+def _check_shares(spec: QueueSpec, groups: Iterable[GroupSpec]) -> None:
+    """Refuse flow control that leaves a partition nothing."""
+    for group in groups:
+        for setting in ("max_messages", "max_bytes"):
+            limit = getattr(group.flow_control, setting)
+            if limit is not None and limit < spec.partitions:
+                least = f"{spec.partitions} or more: each partition has its share of it"
+                raise InvalidSetting(f"flow_control.{setting}", limit, least)
+
+
+def _settings(group: GroupSpec, partitions: int, *, new: bool) -> list[Argument]:
     """Return a group's settings as `declare.lua` takes them."""
     backoff, flow = group.backoff, group.flow_control
     return [
@@ -230,7 +360,7 @@ def _settings(group: GroupSpec, *, new: bool) -> list[Argument]:
         milliseconds(backoff.minimum) if backoff else 0,
         milliseconds(backoff.maximum) if backoff else 0,
         int(group.forgive_outages),
-        flow.max_messages or 0,
-        flow.max_bytes or 0,
+        share(flow.max_messages, partitions),
+        share(flow.max_bytes, partitions),
         int(group.message_ordering),
     ]

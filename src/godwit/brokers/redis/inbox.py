@@ -15,10 +15,11 @@ import msgspec
 
 from godwit.brokers.contract import PUBLISH_CHUNK
 from godwit.brokers.redis import keys
+from godwit.brokers.redis.catalog import Catalog
 from godwit.brokers.redis.publish import Publisher
 from godwit.brokers.redis.reach import Reach
 from godwit.core.envelope import Envelope, seal
-from godwit.core.errors import GodwitError, QueueFull
+from godwit.core.errors import GodwitError, PartialPublish, QueueFull
 from godwit.core.message import Message
 from godwit.core.names import QueueName
 
@@ -30,8 +31,8 @@ _FIELDS: Final = frozenset({"payload", "data", "id", "type", "priority", "orderi
 class Inbox:
     """Moves entries from inboxes into their queues."""
 
-    def __init__(self, reach: Reach, publisher: Publisher) -> None:
-        self._reach, self._publisher = reach, publisher
+    def __init__(self, reach: Reach, catalog: Catalog, publisher: Publisher) -> None:
+        self._reach, self._catalog, self._publisher = reach, catalog, publisher
 
     async def move(self, queue: QueueName, *, most: int | None = None) -> int:
         """Move what is in a queue's inbox, as far as there is room; any number of processes may do so at once.
@@ -46,8 +47,8 @@ class Inbox:
             envelopes, dead = read_entries(queue, entries)
             tickets = [entry[0].decode() for entry in entries]
             try:
-                await self._publisher.accept(envelopes, mode="inbox", tickets=tickets, dead=dead)
-            except QueueFull:
+                await self._accept(envelopes, tickets, dead)
+            except (QueueFull, PartialPublish):
                 if not await self._move_one_by_one(envelopes, tickets, dead):
                     return moved
             moved += len(entries)
@@ -60,10 +61,27 @@ class Inbox:
         for place, (envelope, ticket) in enumerate(zip(envelopes, tickets, strict=True), 1):
             try:
                 spoiled = frozenset({1} & {int(place in dead)})
-                await self._publisher.accept([envelope], mode="inbox", tickets=[ticket], dead=spoiled)
+                await self._accept([envelope], [ticket], spoiled)
             except QueueFull:
                 return False
         return True
+
+    async def _accept(self, envelopes: Sequence[Envelope], tickets: Sequence[str], dead: frozenset[int]) -> None:
+        """Move entries: in one step into a queue of one partition, else they are published and then deleted.
+
+        Should this process end between the two, or another move them too, they are recognised: by their ids, or as
+        moved before where no ids are remembered.
+        """
+        queue = await self._catalog.find(envelopes[0].queue)
+        if queue.spec.partitions == 1:
+            await self._publisher.accept(envelopes, mode="inbox", tickets=tickets, dead=dead)
+            return
+        if queue.limits[3]:
+            await self._publisher.accept(envelopes, dead=dead)
+        else:
+            marks = [f"inbox#{ticket}" for ticket in tickets]
+            await self._publisher.accept(envelopes, mode="moved", tickets=marks, dead=dead)
+        await self._reach.ask(("XDEL", keys.inbox(queue.name), *tickets))
 
 
 def read_entries(queue: QueueName, entries: Sequence[Any]) -> tuple[list[Envelope], frozenset[int]]:

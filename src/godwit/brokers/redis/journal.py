@@ -12,11 +12,13 @@ from godwit.brokers.contract import ShardEnds, Snapshot
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Catalog
 from godwit.brokers.redis.compact import first_seq, written_out
+from godwit.brokers.redis.partitions import share
 from godwit.brokers.redis.reach import Reach
+from godwit.brokers.redis.settling import Shard
 from godwit.brokers.redis.survey import snapshot
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Position, shard_name
+from godwit.core.journal import Position, shard_name, shard_parts
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 
@@ -32,15 +34,22 @@ class RedisJournal:
 
     async def shards(self) -> Mapping[str, ShardEnds]:
         """Say what each shard holds."""
-        names = await self._catalog.names()
-        ends = await self._ends(*names)
-        return {shard_name(name): one for name, one in zip(names, ends, strict=True) if one is not None}
+        shards = await self._shards()
+        ends = await self._ends(*shards)
+        return {shard_name(*shard): one for shard, one in zip(shards, ends, strict=True) if one is not None}
 
-    async def _ends(self, *queues: QueueName) -> list[ShardEnds | None]:
-        """Say what the journals of queues hold: None where there never was a queue."""
+    async def _shards(self) -> list[Shard]:
+        """Return every partition there is or was."""
+        names = await self._catalog.names()
+        asked = [("HGET", keys.part(name, "meta"), "parts") for name in names]
+        counts = await self._reach.ask(*asked) if asked else []
+        return [(name, at) for name, count in zip(names, counts, strict=True) for at in range(int(count or 1))]
+
+    async def _ends(self, *shards: Shard) -> list[ShardEnds | None]:
+        """Say what the journals of partitions hold: None where there never was one."""
         commands: list[tuple[str | int, ...]] = []
-        for queue in queues:
-            meta, journal = keys.step(queue)
+        for shard in shards:
+            meta, journal = keys.step(*shard)
             commands.append(("HMGET", meta, "epoch", "s", "jd"))
             commands.append(("XRANGE", journal, "-", "+", "COUNT", 1))
         replies = await self._reach.ask(*commands) if commands else []
@@ -49,20 +58,20 @@ class RedisJournal:
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
         """Return chunks with rows beyond `after`."""
         check_limit(limit)
-        queue, _, partition = shard.partition("#")
-        ends = (await self._ends(queue))[0] if partition == "0" else None
-        if ends is None:
+        place = shard_parts(shard)
+        ends = (await self._ends(place))[0] if place is not None else None
+        if ends is None or place is None:
             raise JournalLost(shard, "anything", "nothing: no queue of that name was ever declared")
         seen = ends.first_seq - 1 if after is None else _known(shard, ends, after)
         found: list[bytes] = []
         rows, last = 0, seen
         while True:
             (page,) = await self._reach.ask(
-                ("XRANGE", keys.step(queue)[1], f"{last + 1}-0", "+", "COUNT", min(limit, _PAGE))
+                ("XRANGE", keys.step(*place)[1], f"{last + 1}-0", "+", "COUNT", min(limit, _PAGE))
             )
             for entry, (_, chunk) in page:
                 if last == seen and first_seq(chunk) > seen + 1 and after is not None:
-                    raise _lost(shard, (await self._ends(queue))[0] or ends, after)
+                    raise _lost(shard, (await self._ends(place))[0] or ends, after)
                 reached = int(entry.partition(b"-")[0])
                 rows += reached - last
                 if found and rows > limit:
@@ -79,48 +88,52 @@ class RedisJournal:
     async def trim_all(self, specs: Mapping[QueueName, QueueSpec]) -> int:
         """Drop what journals need not keep; a removed queue's journal is kept by the default rules."""
         dropped = 0
-        left = await self._catalog.names()
+        left = await self._shards()
         while left:
             answers = await self._reach.run_each(
-                "trim", [_trimming(specs.get(name) or QueueSpec(name=name)) for name in left]
+                "trim", [_trimming(specs.get(name) or QueueSpec(name=name), partition) for name, partition in left]
             )
             dropped += sum(rows for rows, _ in answers)
-            left = [name for name, (_, more) in zip(left, answers, strict=True) if more]
+            left = [shard for shard, (_, more) in zip(left, answers, strict=True) if more]
         return dropped
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
-        queue, _, partition = shard.partition("#")
-        ends = (await self._ends(queue))[0] if partition == "0" else None
-        if ends is None or ends.epoch != position.epoch:
+        place = shard_parts(shard)
+        ends = (await self._ends(place))[0] if place is not None else None
+        if ends is None or place is None or ends.epoch != position.epoch:
             raise JournalLost(shard, f"epoch {position.epoch}", "another journal" if ends else "nothing")
-        await self._reach.ask(("HSET", keys.part(queue, "readers"), reader, position.seq))
+        await self._reach.ask(("HSET", keys.part(place[0], "readers", place[1]), reader, position.seq))
 
     async def committed(self, reader: str) -> Mapping[str, Position]:
         """Return how far `reader` has got."""
-        found: dict[str, Position] = {}
-        for name in await self._catalog.names():
-            replies: list[Any] = await self._reach.ask(
-                ("HGET", keys.part(name, "meta"), "epoch"), ("HGET", keys.part(name, "readers"), reader)
-            )
-            if replies[1] is not None:
-                found[shard_name(name)] = Position(replies[0].decode(), int(replies[1]))
-        return found
+        shards = await self._shards()
+        commands: list[tuple[str, ...]] = []
+        for name, at in shards:
+            commands.append(("HGET", keys.part(name, "meta", at), "epoch"))
+            commands.append(("HGET", keys.part(name, "readers", at), reader))
+        replies: list[Any] = await self._reach.ask(*commands) if commands else []
+        return {
+            shard_name(*shard): Position(replies[2 * n].decode(), int(replies[2 * n + 1]))
+            for n, shard in enumerate(shards)
+            if replies[2 * n + 1] is not None
+        }
 
     async def forget(self, reader: str) -> None:
         """Release a reader's hold."""
-        for name in await self._catalog.names():
-            await self._reach.ask(("HDEL", keys.part(name, "readers"), reader))
+        for name, at in await self._shards():
+            await self._reach.ask(("HDEL", keys.part(name, "readers", at), reader))
 
     async def snapshot(self, queue: QueueName) -> Snapshot:
-        """List a queue's copies and the position that lists them all."""
-        return await snapshot(self._reach, await self._catalog.ask(queue))
+        """List the copies of a queue's shard and the position that lists them all; a queue's name means its first."""
+        name, partition = shard_parts(queue) or (queue, 0)
+        return await snapshot(self._reach, await self._catalog.ask(name), partition)
 
 
-def _trimming(spec: QueueSpec) -> tuple[QueueName, tuple[str, ...], tuple[int, int]]:
+def _trimming(spec: QueueSpec, partition: int) -> tuple[QueueName, tuple[str, ...], tuple[int, int]]:
     """Return queue, keys and arguments of `trim.lua`."""
-    names = (*keys.step(spec.name), keys.part(spec.name, "readers"))
-    return spec.name, names, (milliseconds(spec.journal_keep), spec.journal_max_bytes)
+    names = (*keys.step(spec.name, partition), keys.part(spec.name, "readers", partition))
+    return spec.name, names, (milliseconds(spec.journal_keep), share(spec.journal_max_bytes, spec.partitions))
 
 
 def _counters(stored: bytes | None) -> list[int]:

@@ -27,9 +27,9 @@ def tag(queue: str, partition: int = 0) -> str:
     return f"{{{queue}#{partition}}}" if partition else f"{{{queue}}}"
 
 
-def inbox(queue: str) -> str:
-    """Return the stream to which producers in other languages add."""
-    return queue
+def inbox(queue: str, partition: int = 0) -> str:
+    """Return the stream to which producers in other languages add; further partitions have an empty name for it."""
+    return queue if partition == 0 else part(queue, "inbox", partition)
 
 
 @lru_cache(maxsize=4096)
@@ -51,9 +51,16 @@ def step(queue: str, partition: int = 0) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=4096)
+def publishing(queue: str, groups: tuple[str, ...], partition: int = 0) -> tuple[str, ...]:
+    """Return all keys of a publish."""
+    blocks = (key for group in groups for key in block(queue, group, partition))
+    return (*step(queue, partition), *arrivals(queue, partition), *blocks)
+
+
+@lru_cache(maxsize=4096)
 def arrivals(queue: str, partition: int = 0) -> tuple[str, ...]:
     """Return the keys that arrivals need beside those: ids of the dedup window, and the inbox."""
-    return (*(part(queue, name, partition) for name in ("dedup0", "dedup1", "later")), inbox(queue))
+    return (*(part(queue, name, partition) for name in ("dedup0", "dedup1", "later")), inbox(queue, partition))
 
 
 def wake(queue: str, group: str, partition: int = 0) -> str:

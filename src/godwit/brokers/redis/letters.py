@@ -12,11 +12,12 @@ from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Catalog, Known
 from godwit.brokers.redis.encoding import read_headed
+from godwit.brokers.redis.partitions import partition_of, routing_key
 from godwit.brokers.redis.publish import Publisher, full_server, over_limit
 from godwit.brokers.redis.reach import Reach
 from godwit.brokers.redis.replies import Refused
 from godwit.brokers.redis.taking import ack_prefix
-from godwit.core.errors import QueueFull, QueueNotFound
+from godwit.core.errors import PartialPublish, QueueFull, QueueNotFound
 from godwit.core.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 
@@ -49,25 +50,27 @@ class RedisDeadLetters:
         if not found:
             raise QueueNotFound(name, tuple(queue.name for queue in queues))
         places = sorted(
-            (ack_prefix(queue.name, one), queue.name, one)
+            (ack_prefix(queue.name, one, partition), queue.name, one, partition)
             for queue in found
             for one in queue.groups
+            for partition in queue.partitions
             if group in (None, one)
         )
         letters: list[DeadLetter] = []
-        for prefix, queue_name, one in places:
+        for prefix, queue_name, one, partition in places:
             if after is not None and f"{prefix}\x7f" < after:
                 continue
             start = int(after.removeprefix(prefix)) if after is not None and after.startswith(prefix) else 0
-            letters += await self._of(queue_name, one, start, limit - len(letters))
+            letters += await self._of(queue_name, one, partition, start, limit - len(letters))
             if len(letters) >= limit:
                 break
         return letters
 
-    async def _of(self, queue: QueueName, group: GroupName, after: int, limit: int) -> list[DeadLetter]:
-        stream = keys.block(queue, group)[_LETTERS]
+    async def _of(self, queue: QueueName, group: GroupName, partition: int, after: int, limit: int) -> list[DeadLetter]:
+        stream = keys.block(queue, group, partition)[_LETTERS]
         (entries,) = await self._reach.ask(("XRANGE", stream, f"({after}-0", "+", "COUNT", limit))
-        return [_letter(queue, group, entry) for entry in entries]
+        prefix = ack_prefix(queue, group, partition)
+        return [_letter(queue, group, prefix, entry) for entry in entries]
 
     async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
         """Make them ready again; limits are looked at for all of them first."""
@@ -75,15 +78,55 @@ class RedisDeadLetters:
         for step in ("check", "do") if len(by_queue) > 1 else ("do",):
             gone = []
             for queue, aimed in by_queue:
-                gone += await self._replay(queue, aimed, step)
+                staying, moving = await self._displaced(queue, aimed)
+                gone += await self._replay(queue, staying, step) if staying else []
+                if step == "do" and moving:
+                    await self._move(queue, moving, queue.name)
         missing += gone if by_queue else []
         return [letters[index] for index in sorted(missing)]
+
+    async def _displaced(
+        self, queue: Known, aimed: Sequence[Aim]
+    ) -> tuple[Sequence[Aim], list[tuple[Aim, DeadLetter]]]:
+        """Tell the letters that can wait again where they are from those whose key is in another partition by now."""
+        if queue.spec.partitions == 1 or not queue.ordered:
+            return aimed, []
+        blocks = {aim.group: keys.block(queue.name, aim.group, queue.partition) for aim in aimed}
+        asked = [("XRANGE", blocks[aim.group][_LETTERS], f"{aim.number}-0", f"{aim.number}-0") for aim in aimed]
+        staying: list[Aim] = []
+        moving: list[tuple[Aim, DeadLetter]] = []
+        for aim, entries in zip(aimed, await self._reach.ask(*asked), strict=True):
+            prefix = ack_prefix(queue.name, aim.group, queue.partition)
+            letter = _letter(queue.name, aim.group, prefix, entries[0]) if entries else None
+            home = partition_of(routing_key(letter.envelope), queue.spec.partitions) if letter else queue.partition
+            if letter is None or letter.envelope.ordering_key is None or home == queue.partition:
+                staying.append(aim)
+            else:
+                moving.append((aim, letter))
+        return staying, moving
+
+    async def _move(self, source: Known, letters: Sequence[tuple[Aim, DeadLetter]], target: QueueName) -> int:
+        """Publish letters where they belong, then remove them here; return how many were there."""
+        own = target == source.name
+        envelopes = [
+            msgspec.structs.replace(
+                letter.envelope,
+                queue=target,
+                group=letter.group if own else None,
+                deliver_at_ms=None,
+                expires_at_ms=None,
+            )
+            for _, letter in letters
+        ]
+        # Each letter is a ticket: should this process end before the next step, it is not moved twice.
+        await self._publisher.accept(envelopes, mode="moved", tickets=[letter.id for _, letter in letters])
+        return len(letters) - len(await self._discard(source, [aim for aim, _ in letters], target))
 
     async def _replay(self, queue: Known, aimed: Sequence[Aim], step: str) -> list[int]:
         groups, names, words = _addressed(queue, aimed)
         spec = queue.spec
         arguments = (
-            step, len(groups), spec.max_size or 0, spec.max_bytes or 0, spec.lanes, int(queue.keeps_body), len(aimed),
+            step, len(groups), *queue.limits[:2], spec.lanes, int(queue.keeps_body), len(aimed),
             *groups, *words,
         )  # fmt: skip
         try:
@@ -108,42 +151,44 @@ class RedisDeadLetters:
         return [aimed[index - 1].place for index in answer]
 
     async def _aimed(self, letters: Sequence[LetterId]) -> tuple[list[tuple[Known, list[Aim]]], list[int]]:
-        """Sort letters by queue; return those that cannot exist, or come twice, beside them."""
-        by_queue: dict[QueueName, list[Aim]] = {}
+        """Sort letters by queue and partition; return those that cannot exist, or come twice, beside them."""
+        by_shard: dict[tuple[QueueName, int], list[Aim]] = {}
         missing: list[int] = []
         known = {queue.name: queue for queue in await self._catalog.all()} if letters else {}
         seen: set[str] = set()
         for index, letter in enumerate(letters):
             parts = letter.split("#")
             queue = known.get(parts[0])
-            there = len(parts) == _PARTS and queue is not None and parts[2] in queue.groups and parts[3].isdecimal()
+            there = (
+                len(parts) == _PARTS
+                and queue is not None
+                and parts[1] in map(str, queue.partitions)
+                and parts[2] in queue.groups
+                and parts[3].isdecimal()
+            )
             if not there or letter in seen:
                 missing.append(index)
                 continue
             seen.add(letter)
-            by_queue.setdefault(parts[0], []).append(Aim(index, parts[2], int(parts[3])))
-        return [(known[name], aimed) for name, aimed in by_queue.items()], missing
+            by_shard.setdefault((parts[0], int(parts[1])), []).append(Aim(index, parts[2], int(parts[3])))
+        return [(known[name].at(partition), aimed) for (name, partition), aimed in by_shard.items()], missing
 
     async def feed(self, source: Known, target: Known) -> int:
         """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room."""
         moved = 0
         for group in source.groups:
-            size = PUBLISH_CHUNK
-            while size and (letters := await self._of(source.name, group, 0, size)):
-                envelopes = [
-                    msgspec.structs.replace(
-                        letter.envelope, queue=target.name, group=None, deliver_at_ms=None, expires_at_ms=None
-                    )
-                    for letter in letters
-                ]
-                try:
-                    # Each letter is a ticket: should this process end before the next step, it is not moved twice.
-                    await self._publisher.accept(envelopes, mode="moved", tickets=[letter.id for letter in letters])
-                except QueueFull:
-                    size = len(letters) // 2
-                    continue
-                aimed = [Aim(index, group, _number(letter.id)) for index, letter in enumerate(letters)]
-                moved += len(letters) - len(await self._discard(source, aimed, target.name))
+            for partition in source.partitions:
+                moved += await self._feed(source.at(partition), group, target)
+        return moved
+
+    async def _feed(self, source: Known, group: GroupName, target: Known) -> int:
+        moved, size = 0, PUBLISH_CHUNK
+        while size and (letters := await self._of(source.name, group, source.partition, 0, size)):
+            aimed = [(Aim(index, group, _number(letter.id)), letter) for index, letter in enumerate(letters)]
+            try:
+                moved += await self._move(source, aimed, target.name)
+            except (QueueFull, PartialPublish):
+                size = len(letters) // 2
         return moved
 
 
@@ -156,15 +201,16 @@ def _addressed(queue: Known, aimed: Sequence[Aim]) -> tuple[list[GroupName], tup
     groups = list(dict.fromkeys(aim.group for aim in aimed))
     numbers = {group: number for number, group in enumerate(groups, 1)}
     words = [word for aim in aimed for word in (numbers[aim.group], aim.number)]
-    return groups, (*keys.step(queue.name), *(key for one in groups for key in keys.block(queue.name, one))), words
+    blocks = (key for one in groups for key in keys.block(queue.name, one, queue.partition))
+    return groups, (*keys.step(queue.name, queue.partition), *blocks), words
 
 
-def _letter(queue: QueueName, group: GroupName, entry: Any) -> DeadLetter:
+def _letter(queue: QueueName, group: GroupName, prefix: str, entry: Any) -> DeadLetter:
     number = int(entry[0].partition(b"-")[0])
     _, kind, _, dead_at, _, value = entry[1]
     copy = read_headed(queue, value)
     return DeadLetter(
-        id=LetterId(f"{ack_prefix(queue, group)}{number:0{_DIGITS}d}"),
+        id=LetterId(f"{prefix}{number:0{_DIGITS}d}"),
         queue=queue,
         group=group,
         envelope=copy.envelope,

@@ -18,16 +18,22 @@ from godwit.brokers.redis.topology import misplaced
 
 OLDEST: Final = (6, 2)
 """The oldest server whose commands the scripts know (ZMSCORE, exclusive ranges)."""
+WAITS_FOR_DISKS: Final = (7, 2)
+"""The first version with WAITAOF."""
 Argument = str | bytes | int
 packed_command: Final[Callable[[tuple[Argument, ...]], bytes]] = hiredis.pack_command  # type: ignore[assignment]
 
 
 class Server(NamedTuple):
-    """What a server says of itself: its process's id (another one after every start), its version and mode."""
+    """What a server says of itself: its process's id (another one after every start), its version and mode.
+
+    `waits_for_disks` says that it keeps an append-only file and knows how far those of its replicas are (WAITAOF).
+    """
 
     run_id: str
     version: str
     mode: str = ""
+    waits_for_disks: bool = False
 
 
 class Link(asyncio.Protocol):
@@ -151,6 +157,8 @@ def greeting(address: Address) -> list[Sequence[Argument]]:
         commands.append(("SELECT", address.database))
     if address.role is Role.MASTER:
         commands.append(("ROLE",))
+    if address.role is not Role.SENTINEL:
+        commands.append(("INFO", "persistence"))
     return [*commands, ("INFO", "server")]
 
 
@@ -159,9 +167,9 @@ def greeted(address: Address, replies: Sequence[Any]) -> Server:
     for reply in replies:
         if isinstance(reply, hiredis.ReplyError):
             raise Refused(str(reply))
-    if address.role is Role.MASTER and replies[-2][0] != b"master":
+    if address.role is Role.MASTER and replies[-3][0] != b"master":
         raise LinkLost("it is a replica now")
-    server = read_info(replies[-1].decode())
+    server = read_info(b"".join(reply for reply in replies[-2:] if isinstance(reply, bytes)).decode())
     if (refusal := misplaced(address.role, server.mode)) is not None:
         raise refusal
     return server
@@ -174,7 +182,9 @@ def read_info(text: str) -> Server:
     if not new_enough(version):
         oldest = ".".join(map(str, OLDEST))
         raise Refused(f"VERSION it is Redis {version or 'of an unknown version'}, older than {oldest}")
-    return Server(facts.get("run_id", ""), version, facts.get("redis_mode") or facts.get("server_mode") or "")
+    mode = facts.get("redis_mode") or facts.get("server_mode") or ""
+    on_disk = facts.get("aof_enabled") == "1" and tuple(map(int, version.split(".")[:2])) >= WAITS_FOR_DISKS
+    return Server(facts.get("run_id", ""), version, mode, on_disk)
 
 
 def new_enough(version: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from godwit.brokers.redis.address import Address
-from godwit.brokers.redis.link import Argument, Link
+from godwit.brokers.redis.link import Argument, Link, Server
 from godwit.brokers.redis.replies import LinkLost
 from godwit.core.errors import BrokerBusy
 
@@ -21,6 +21,7 @@ REPLY_SECONDS: Final = 30.0
 """A reply that takes longer never comes: the connection is given up."""
 SLOW_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 1.0
+Then = Callable[[Server], Sequence[Argument]]
 
 
 class Pool:
@@ -58,12 +59,15 @@ class Pool:
         """How many connections wait to be used."""
         return len(self._idle)
 
-    async def call(self, *commands: Sequence[Argument], signed: bool = False) -> list[Any]:
+    async def call(self, *commands: Sequence[Argument], signed: bool = False, then: Then | None = None) -> list[Any]:
         """Send commands together over one connection; return a reply for each, errors as values.
 
-        When `signed`, each script's last argument is the run id of the server at the other end.
+        When `signed`, each script's last argument is the run id of the server at the other end. `then` gives one more
+        command, which may depend on that server.
         """
         link = await self.acquire()
+        if then is not None:
+            commands = (*commands, then(link.server))
         if signed:
             run_id = link.server.run_id
             commands = tuple((*command, run_id) if command[0] == "EVALSHA" else command for command in commands)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from godwit.brokers.chunks import addresses, publish_chunks
@@ -24,12 +26,16 @@ from godwit.brokers.redis.encoding import (
     row_middle,
 )
 from godwit.brokers.redis.link import Argument
-from godwit.brokers.redis.reach import Reach
+from godwit.brokers.redis.reach import REPLICAS_MS, Reach
 from godwit.brokers.redis.replies import Refused
+from godwit.brokers.redis.spreading import Spread
 from godwit.core.envelope import Envelope
-from godwit.core.errors import GodwitError, PartialPublish, QueueFull
+from godwit.core.errors import GodwitError, NotReplicated, PartialPublish, QueueFull
+from godwit.core.names import MessageId
 
 _DIGITS: Final = tuple("0123456789")
+ALL_STORED: Final = (b"ok",)
+"""The answer to messages that are all new."""
 
 
 Call = tuple[str, Sequence[str], Sequence[Argument]]
@@ -53,7 +59,7 @@ class Publisher:
         if len(envelopes) == 1:
             return await self.accept(envelopes)
         receipts: list[Receipt] = []
-        chunks = list(publish_chunks(envelopes))
+        chunks = list(self._chunks(envelopes))
         if len(chunks) == 1:
             return await self.accept(chunks[0])
         for place, chunk in enumerate(chunks):
@@ -66,11 +72,25 @@ class Publisher:
             except GodwitError as error:
                 if not receipts:
                     raise
-                raise PartialPublish(tuple(receipt.id for receipt in receipts), str(error)) from error
+                raise partial([receipt.id for receipt in receipts], error) from error
         return receipts
 
-    async def _encoded(self, chunk: Sequence[Envelope]) -> tuple[Known, Sequence[Envelope], Call]:
+    def _chunks(self, envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
+        """Split a publish; what goes to a queue of several partitions is split again when each part is known."""
+        if not self._catalog.some_partitioned:
+            yield from publish_chunks(envelopes)
+            return
+        for _, run in groupby(envelopes, key=attrgetter("queue")):
+            messages = list(run)
+            if self._catalog.partitions_of(messages[0].queue) > 1:
+                yield messages
+            else:
+                yield from publish_chunks(messages)
+
+    async def _encoded(self, chunk: Sequence[Envelope]) -> tuple[Known, Sequence[Envelope], Call] | None:
         queue = await self._catalog.find(chunk[0].queue)
+        if queue.spec.partitions > 1:
+            return None
         return queue, chunk, plain_call(queue, chunk) or careful_call(queue, chunk)
 
     async def accept(
@@ -83,36 +103,87 @@ class Publisher:
     ) -> list[Receipt]:
         """Store one chunk of one queue; `mode`, `tickets` and `dead` are those of `publish.lua`."""
         queue = self._catalog.known(chunk[0].queue) or await self._catalog.ask(chunk[0].queue)
+        if queue.spec.partitions == 1:
+            answer = await self._store(queue, chunk, mode=mode, tickets=tickets, dead=dead)
+            if answer is ALL_STORED:
+                return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
+            if answer is not None:
+                repeated = set(answer[1:])
+                return [Receipt(envelope.id, index not in repeated) for index, envelope in enumerate(chunk, 1)]
+            queue = await self._catalog.find(queue.name)  # it has grown meanwhile
+        return await Spread(self._store, self._catalog, chunk, mode, tickets, dead).publish(queue)
+
+    async def _store(
+        self,
+        queue: Known,
+        chunk: Sequence[Envelope],
+        *,
+        mode: str = "",
+        tickets: Sequence[str] = (),
+        dead: frozenset[int] = frozenset(),
+        follow: bool = False,
+    ) -> Sequence[Any] | None:
+        """Store messages in one partition; return the script's answer, or None when they belong elsewhere by now.
+
+        With `follow` only what the partition has something of: see `partitions.py`.
+        """
         ahead, self._ahead = self._ahead, None
-        fast = not mode
+        fast = not (mode or dead or follow)
         while True:
             if ahead is not None and ahead[0] is queue and ahead[1] is chunk:
                 call: Call | None = ahead[2]
                 ahead = None
             else:
                 call = plain_call(queue, chunk) if fast else None
-            script, names, arguments = call or careful_call(queue, chunk, mode, tickets, dead)
+            script, names, arguments = call or careful_call(queue, chunk, mode, tickets, dead, follow=follow)
             # Ids are remembered: a chunk sent again after a lost reply is recognised, where there is a window.
             again = bool(mode or queue.limits[3])
             try:
-                answer = await self._reach.run(script, queue.name, names, arguments, again=again)
+                answer = await self._run(queue, script, names, arguments, again=again)
             except Refused as error:
                 raise full_server(queue) from error
             if answer == STORED:
-                return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
+                return ALL_STORED
             if answer == EACH:
                 fast = False
                 continue
             if answer == OLD or answer[0] == STALE:
-                queue = await self._catalog.ask(queue.name)
+                if (newer := await self._catalog.newer(queue)) is None:
+                    return None
+                queue = newer
                 for envelope in chunk:
                     if envelope.group is not None:
                         queue.group(envelope.group)
                 continue
             if answer[0] == b"full":
                 raise over_limit(queue, answer)
-            repeated = set(answer[1:])
-            return [Receipt(envelope.id, index not in repeated) for index, envelope in enumerate(chunk, 1)]
+            found: Sequence[Any] = answer
+            return found
+
+    async def _run(
+        self, queue: Known, script: str, names: Sequence[str], arguments: Sequence[Argument], *, again: bool
+    ) -> Any:
+        replicas = queue.spec.min_replicas
+        if not replicas:
+            return await self._reach.run(script, queue.name, names, arguments, again=again)
+        answer, reached = await self._reach.run_replicated(
+            script, queue.name, names, arguments, again=again, replicas=replicas
+        )
+        if reached < replicas and is_stored(answer):
+            raise NotReplicated(queue.name, replicas, reached, REPLICAS_MS / 1000)
+        return answer
+
+
+def is_stored(answer: Any) -> bool:
+    """Say whether a script's answer means that it stored something."""
+    return answer == STORED if isinstance(answer, int) else answer[0] not in {STALE, b"full"}
+
+
+def partial(accepted: Sequence[MessageId], error: GodwitError) -> PartialPublish:
+    """Return the error for a publish of which a part was accepted before it failed."""
+    if isinstance(error, PartialPublish):
+        return PartialPublish((*accepted, *error.accepted), error.cause)
+    return PartialPublish(tuple(accepted), str(error))
 
 
 def plain_call(queue: Known, chunk: Sequence[Envelope]) -> Call | None:
@@ -132,9 +203,11 @@ def careful_call(
     mode: str = "",
     tickets: Sequence[str] = (),
     dead: frozenset[int] = frozenset(),
+    *,
+    follow: bool = False,
 ) -> Call:
     """Return the way to store a chunk that looks at each message."""
-    return "publish", queue.keys, [*encode_chunk(queue, chunk, mode, dead), *tickets]
+    return "publish", queue.keys, [*encode_chunk(queue, chunk, mode, dead, follow=follow), *tickets]
 
 
 def full_server(queue: Known) -> QueueFull:
@@ -148,7 +221,9 @@ def over_limit(queue: Known, answer: Sequence[Any]) -> QueueFull:
     return QueueFull(queue.name, answer[1].decode(), limit, getattr(queue.spec, limit) or 0)
 
 
-def encode_chunk(queue: Known, chunk: Sequence[Envelope], mode: str, dead: frozenset[int]) -> list[Argument]:
+def encode_chunk(
+    queue: Known, chunk: Sequence[Envelope], mode: str, dead: frozenset[int], *, follow: bool = False
+) -> list[Argument]:
     """Return a chunk as `publish.lua` takes it."""
     lanes_there, ordered, ttl_ms, moved = queue.spec.lanes, queue.ordered, queue.ttl_ms, mode == "moved"
     odd: list[tuple[int, int, int, int, int, int]] = []
@@ -184,9 +259,10 @@ def encode_chunk(queue: Known, chunk: Sequence[Envelope], mode: str, dead: froze
         ends = [end + row_lineage(one, body=keeps_body) for end, one in zip(ends, chunk, strict=True)]
     lanes.append(_DIGITS[ordered_lane(lanes_there)])
     ids = [envelope.id for envelope in chunk]
+    words = f"{'twice' if len(set(ids)) < len(ids) else ''}{'follow' if follow else ''}"
     return [
         queue.version, mode, len(chunk), len(queue.groups), *queue.limits, total, "".join(lanes), bytes(codes),
-        packed(odd) if odd else b"", "twice" if len(set(ids)) < len(ids) else b"", LONG_ROW if long_rows else PLAIN_ROW,
+        packed(odd) if odd else b"", words, LONG_ROW if long_rows else PLAIN_ROW,
         len(middles) + len(ordered_middles), len(middles), packed(expiries) if any(expiries) else b"", *queue.names,
         *(row_middle(kind, priority, lane_of(priority, lanes_there), key) for kind, priority, key in middles),
         *(row_middle(kind, priority, ordered_lane(lanes_there), key) for kind, priority, key in ordered_middles),

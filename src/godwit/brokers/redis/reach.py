@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from godwit.brokers.redis.link import Argument
+from godwit.brokers.redis.link import Argument, Server
 from godwit.brokers.redis.server import Servers
 
+REPLICAS_MS: Final = 5_000
+"""How long a publish waits for replicas."""
 Now = Callable[[], str]
 """The time that scripts are given: nothing in production, where they ask the server."""
 
@@ -43,6 +45,31 @@ class Reach:
     ) -> Any:
         """Run a script that takes the time and the queue first and, when `signed`, the server's run id last."""
         return await self.run_script(name, keys, (self.now(), queue, *arguments), again=again, signed=signed)
+
+    async def run_replicated(
+        self,
+        name: str,
+        queue: str,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        *,
+        again: bool = True,
+        replicas: int,
+    ) -> tuple[Any, int]:
+        """Run a script; return its answer when so many replicas have what it changed, and how many have it in the end.
+
+        They have it in memory, or on disk where the server keeps an append-only file and knows about theirs.
+        """
+        on_disk = self._servers.target.on_disk
+
+        def wait(server: Server) -> Sequence[Argument]:
+            if on_disk and server.waits_for_disks:
+                return ("WAITAOF", 0, replicas, REPLICAS_MS)
+            return ("WAIT", replicas, REPLICAS_MS)
+
+        answer, reached = await self.run_script(name, keys, (self.now(), queue, *arguments), again=again, then=wait)
+        count = reached[1] if isinstance(reached, list) else reached
+        return answer, count if isinstance(count, int) else 0  # an error: it is no master any more
 
     async def run_each(
         self, name: str, calls: Sequence[tuple[str, Sequence[str], Sequence[Argument]]], *, signed: bool = False

@@ -36,13 +36,13 @@ class Renewer:
 
     def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
         """Let leases end `lease_ms` from now; return the ack ids refused."""
-        by_queue, refused = aims(ack_ids)
+        by_shard, refused = aims(ack_ids)
         with self._lock:
-            for queue, aimed in by_queue.items():
+            for shard, aimed in by_shard.items():
                 for start in range(0, len(aimed), BATCH):
                     part = aimed[start : start + BATCH]
-                    names, arguments = extension(queue, part, lease_ms)
-                    answer = self._run(names, (self._now(), queue, *arguments))
+                    names, arguments = extension(shard, part, lease_ms)
+                    answer = self._run(names, (self._now(), shard[0], *arguments))
                     refused += [part[index - 1].place for index in answer]
         return [ack_ids[index] for index in sorted(refused)]
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 import hiredis
 
 from godwit.brokers.redis.address import Address, Target
+from godwit.brokers.redis.calls import Call, Command
 from godwit.brokers.redis.link import Argument, Link
-from godwit.brokers.redis.pool import CONNECT_SECONDS, Pool
+from godwit.brokers.redis.pool import CONNECT_SECONDS, Pool, Then
 from godwit.brokers.redis.replies import ELSEWHERE, PASSING, LinkLost, Refused, unavailable
 from godwit.brokers.redis.scripts import Script, script
 from godwit.brokers.redis.topology import topology
@@ -31,7 +32,6 @@ _ASK_SECONDS: Final = 2.0
 """How long one who should know where things are may take to answer before the next is asked."""
 _ASKING: Final = ("ASKING",)
 _REDIRECTIONS: Final = 5
-Command = Sequence[Argument]
 
 
 class Servers:
@@ -91,12 +91,12 @@ class Servers:
         *,
         again: bool = True,
         signed: bool = False,
-        then: Command | None = None,
+        then: Then | None = None,
     ) -> Any:
         """Run a script; `again` says that running it twice after a lost reply does no harm.
 
-        When `signed`, the run id of the server that the call really goes to is the last argument. The command `then`
-        follows over the same connection; the answer is then a pair.
+        When `signed`, the run id of the server that the call really goes to is the last argument. The command that
+        `then` gives follows over the same connection; the answer is a pair then.
         """
         what = script(name)
         command = ("EVALSHA", what.sha, len(keys), *keys, *arguments)
@@ -122,11 +122,11 @@ class Servers:
         *,
         again: bool,
         signed: bool = False,
-        then: Command | None = None,
+        then: Then | None = None,
     ) -> list[Any]:
         name = "ask" if what is None else what.name
         reach(f"redis.before_{name}")
-        call = _Call(commands, what, signed=signed, then=then)
+        call = Call(commands, what, signed=signed, then=then)
         until: float | None = None
         pause = _FIRST_PAUSE
         while True:
@@ -156,7 +156,7 @@ class Servers:
                 await self._look_again(seen)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _round(self, call: _Call) -> LinkLost | Refused | None:
+    async def _round(self, call: Call) -> LinkLost | Refused | None:
         """Send what has no reply yet to those who have the keys; return why something has none still."""
         for _ in range(_REDIRECTIONS):
             parts: dict[Address, list[int]] = {}
@@ -174,7 +174,7 @@ class Servers:
                 return problem
         return Refused("TRYAGAIN it was redirected too often")
 
-    async def _send_to_all(self, call: _Call, parts: dict[Address, list[int]]) -> LinkLost | Refused | None:
+    async def _send_to_all(self, call: Call, parts: dict[Address, list[int]]) -> LinkLost | Refused | None:
         sent = [self._send(call, address, indexes) for address, indexes in parts.items()]
         problem: LinkLost | Refused | None = None
         for result in await asyncio.gather(*sent, return_exceptions=True):
@@ -183,16 +183,16 @@ class Servers:
             problem = problem or result
         return problem
 
-    async def _send(self, call: _Call, address: Address, indexes: Sequence[int]) -> Refused | None:
+    async def _send(self, call: Call, address: Address, indexes: Sequence[int]) -> Refused | None:
         """Send some commands to one server; return the last refusal, after having learned from all of them."""
         pool, what = self._pool_at(address), call.what
-        refusals = call.take(indexes, await pool.call(*call.words(indexes), signed=call.signed))
+        refusals = call.take(indexes, await pool.call(*call.words(indexes), signed=call.signed, then=call.then))
         if what is not None and any(refusal.word == "NOSCRIPT" for refusal in refusals.values()):
             (loaded,) = await pool.call(("SCRIPT", "LOAD", what.source))
             if isinstance(loaded, hiredis.ReplyError):
                 return Refused(str(loaded))
             indexes = list(refusals)
-            refusals = call.take(indexes, await pool.call(*call.words(indexes), signed=call.signed))
+            refusals = call.take(indexes, await pool.call(*call.words(indexes), signed=call.signed, then=call.then))
         problem: Refused | None = None
         for index, refusal in refusals.items():
             word, *where = str(refusal).split(" ")
@@ -203,11 +203,11 @@ class Servers:
             problem = refusal if word != "ASK" else asked
         return problem
 
-    async def _send_asking(self, call: _Call, index: int, place: str, address: Address) -> Refused | None:
+    async def _send_asking(self, call: Call, index: int, place: str, address: Address) -> Refused | None:
         """Send a command to the server that is getting its slot."""
         pool, what = self._pool_at(self.topology.named(place, address)), call.what
         for _ in range(2):
-            replies = await pool.call(_ASKING, *call.words([index]), signed=call.signed)
+            replies = await pool.call(_ASKING, *call.words([index]), signed=call.signed, then=call.then)
             refusal = call.take([index], replies[1:]).get(index)
             if refusal is None or refusal.word != "NOSCRIPT" or what is None:
                 return refusal
@@ -296,42 +296,3 @@ async def _answer(address: Address, question: Sequence[str]) -> Any:
     if isinstance(answer, hiredis.ReplyError):
         raise Refused(str(answer))
     return answer
-
-
-class _Call:
-    """Commands that belong together, and the replies that have come."""
-
-    __slots__ = ("_commands", "_then", "left", "replies", "signed", "what")
-
-    def __init__(self, commands: Sequence[Command], what: Script | None, *, signed: bool, then: Command | None) -> None:
-        self._commands, self.what, self.signed, self._then = commands, what, signed, then
-        self.replies: list[Any] = [None] * len(commands)
-        self.left: Sequence[int] = range(len(commands))
-
-    def key(self, index: int) -> str:
-        """Return the key that decides where a command goes."""
-        return self._commands[index][3 if self.what is not None else 1]  # type: ignore[return-value]
-
-    def words(self, indexes: Sequence[int]) -> Sequence[Command]:
-        """Return what is sent for some commands."""
-        if self._then is not None:
-            return (self._commands[indexes[0]], self._then)
-        return self._commands if len(indexes) == len(self._commands) else [self._commands[index] for index in indexes]
-
-    def take(self, indexes: Sequence[int], replies: list[Any]) -> dict[int, Refused]:
-        """Take the replies to some commands; return what was refused."""
-        refused: dict[int, Refused] = {}
-        for place, index in enumerate(indexes):
-            reply = replies[place]
-            if isinstance(reply, hiredis.ReplyError):
-                refused[index] = Refused(str(reply))
-            else:
-                self.replies[index] = reply
-        if self._then is not None and not refused:
-            self.replies = replies
-        if len(indexes) == len(self.left) and not refused:
-            self.left = ()
-        else:
-            done = set(indexes) - refused.keys()
-            self.left = [index for index in self.left if index not in done]
-        return refused

@@ -1,7 +1,8 @@
-"""Settling and extending: ack ids to scripts, one call per queue and 200 leases."""
+"""Settling and extending: ack ids to scripts, one call per queue, partition and 200 leases."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -15,9 +16,11 @@ from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
 from godwit.core.failure import ProcessingError, remembered
 from godwit.core.names import AckId
+from godwit.core.queues import MAX_PARTITIONS
 
 BATCH: Final = 200
 _PARTS: Final = 4
+_PARTITIONS: Final = {str(number): number for number in range(MAX_PARTITIONS)}
 
 
 class Aim(NamedTuple):
@@ -28,17 +31,30 @@ class Aim(NamedTuple):
     member: str
 
 
-def aims(ack_ids: Sequence[AckId]) -> tuple[dict[str, list[Aim]], list[int]]:
-    """Sort ack ids by queue, in the order of the call; return those that are none beside them."""
-    by_queue: dict[str, list[Aim]] = {}
+Shard = tuple[str, int]
+"""A queue and the number of one of its partitions."""
+
+
+def aims(ack_ids: Sequence[AckId]) -> tuple[dict[Shard, list[Aim]], list[int]]:
+    """Sort ack ids by queue and partition, in the order of the call; return those that are none beside them."""
+    by_shard: dict[Shard, list[Aim]] = {}
     wrong = []
     for index, ack_id in enumerate(ack_ids):
         parts = ack_id.split("#", 3)
-        if len(parts) != _PARTS or parts[1] != "0" or not parts[0] or not parts[2]:
+        if len(parts) != _PARTS or parts[1] not in _PARTITIONS or not parts[0] or not parts[2]:
             wrong.append(index)
         else:
-            by_queue.setdefault(parts[0], []).append(Aim(index, parts[2], parts[3]))
-    return by_queue, wrong
+            by_shard.setdefault((parts[0], _PARTITIONS[parts[1]]), []).append(Aim(index, parts[2], parts[3]))
+    return by_shard, wrong
+
+
+def _by_shard(settlements: Sequence[Settlement]) -> list[list[int]]:
+    """Return the places of settlements by the partition they are for."""
+    shards: dict[str, list[int]] = {}
+    for index, settlement in enumerate(settlements):
+        queue, _, rest = settlement.ack_id.partition("#")
+        shards.setdefault(f"{queue}#{rest.partition('#')[0]}", []).append(index)
+    return list(shards.values())
 
 
 class Settler:
@@ -51,19 +67,47 @@ class Settler:
         """End leases; return the ack ids refused, in the order of the call."""
         if not settlements:
             return []
-        refused: list[int] = []
-        fast = self._all_acked(settlements)
-        if fast is not None:
-            for start in range(0, len(fast), BATCH):
-                refused += await self._ack(settlements, fast[start : start + BATCH], start)
-        else:
-            by_queue, refused = aims([settlement.ack_id for settlement in settlements])
-            for queue, aimed in by_queue.items():
-                for start in range(0, len(aimed), BATCH):
-                    refused += await self._settle(queue, aimed[start : start + BATCH], settlements)
+        refused = await self._fast(settlements)
+        if refused is None:
+            shards = _by_shard(settlements)
+            if len(shards) == 1:
+                refused = await self._slow(settlements)
+            else:
+                refused = await self._each(settlements, shards)
         for settlement in settlements:
             self._held.pop(settlement.ack_id, None)
         return [settlements[index].ack_id for index in sorted(refused)]
+
+    async def _fast(self, settlements: Sequence[Settlement]) -> list[int] | None:
+        """Settle what needs nothing looked up; None when it is not so simple."""
+        fast = self._all_acked(settlements)
+        if fast is None:
+            return None
+        refused: list[int] = []
+        for start in range(0, len(fast), BATCH):
+            refused += await self._ack(settlements, fast[start : start + BATCH], start)
+        return refused
+
+    async def _slow(self, settlements: Sequence[Settlement]) -> list[int]:
+        by_shard, refused = aims([settlement.ack_id for settlement in settlements])
+        for shard, aimed in by_shard.items():
+            for start in range(0, len(aimed), BATCH):
+                refused += await self._settle(shard, aimed[start : start + BATCH], settlements)
+        return refused
+
+    async def _each(self, settlements: Sequence[Settlement], shards: list[list[int]]) -> list[int]:
+        """Settle what several partitions have, each for itself and all at once."""
+
+        async def one(indexes: list[int]) -> list[int]:
+            part = [settlements[index] for index in indexes]
+            refused = await self._fast(part)
+            return [indexes[at] for at in (await self._slow(part) if refused is None else refused)]
+
+        found = await asyncio.gather(*map(one, shards), return_exceptions=True)
+        for result in found:
+            if isinstance(result, BaseException):
+                raise result
+        return [index for result in found for index in result]  # type: ignore[union-attr]
 
     def _all_acked(self, settlements: Sequence[Settlement]) -> list[Held] | None:
         """Return what is held, when all are acks of one place and worker that need nothing looked up."""
@@ -98,8 +142,9 @@ class Settler:
             rows.append(row)
             lengths += (len(row), size)
             total += size
-        queue, _, group, _ = settlements[start].ack_id.split("#", 3)
-        names = (*keys.step(queue), *keys.block(queue, group))
+        queue, number, group, _ = settlements[start].ack_id.split("#", 3)
+        partition = _PARTITIONS[number]
+        names = (*keys.step(queue, partition), *keys.block(queue, group, partition))
         refs = [member[1 : member.index(":")] for member in members]
         arguments: list[Argument] = [
             group, held[0].worker, len(held), total, b"".join(rows), packed(lengths), *members, *refs,
@@ -107,36 +152,38 @@ class Settler:
         answer = await self._reach.run("ack", queue, names, arguments)
         return [start + index - 1 for index in answer]
 
-    async def _settle(self, queue: str, aimed: Sequence[Aim], settlements: Sequence[Settlement]) -> list[int]:
+    async def _settle(self, shard: Shard, aimed: Sequence[Aim], settlements: Sequence[Settlement]) -> list[int]:
+        queue, partition = shard
         groups = list(dict.fromkeys(aim.group for aim in aimed))
         numbers = {group: number for number, group in enumerate(groups, 1)}
         arguments: list[Argument] = [len(groups), len(aimed), *groups]
         for aim in aimed:
             arguments += (numbers[aim.group], aim.member, *_words(settlements[aim.place]))
-        names = (*keys.step(queue), *(key for group in groups for key in keys.block(queue, group)))
+        blocks = (key for group in groups for key in keys.block(queue, group, partition))
+        names = (*keys.step(queue, partition), *blocks)
         answer = await self._reach.run("settle", queue, names, arguments)
         return [aimed[index - 1].place for index in answer]
 
     async def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
         """Let leases end `lease_ms` from now; return the ack ids refused, in the order of the call."""
-        by_queue, refused = aims(ack_ids)
-        for queue, aimed in by_queue.items():
+        by_shard, refused = aims(ack_ids)
+        for shard, aimed in by_shard.items():
             for start in range(0, len(aimed), BATCH):
                 part = aimed[start : start + BATCH]
-                names, arguments = extension(queue, part, lease_ms)
-                answer = await self._reach.run("extend", queue, names, arguments)
+                names, arguments = extension(shard, part, lease_ms)
+                answer = await self._reach.run("extend", shard[0], names, arguments)
                 refused += [part[index - 1].place for index in answer]
         return [ack_ids[index] for index in sorted(refused)]
 
 
-def extension(queue: str, aimed: Sequence[Aim], lease_ms: int) -> tuple[tuple[str, ...], list[Argument]]:
+def extension(shard: Shard, aimed: Sequence[Aim], lease_ms: int) -> tuple[tuple[str, ...], list[Argument]]:
     """Return keys and arguments of `extend.lua`."""
     groups = list(dict.fromkeys(aim.group for aim in aimed))
     numbers = {group: number for number, group in enumerate(groups, 1)}
     arguments: list[Argument] = [len(groups), len(aimed), lease_ms, *groups]
     for aim in aimed:
         arguments += (numbers[aim.group], aim.member)
-    return (*keys.step(queue), *(key for group in groups for key in keys.block(queue, group))), arguments
+    return (*keys.step(*shard), *(key for group in groups for key in keys.block(shard[0], group, shard[1]))), arguments
 
 
 def _words(settlement: Settlement) -> tuple[Argument, ...]:

@@ -9,6 +9,7 @@ from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Known
 from godwit.brokers.redis.reach import Reach
 from godwit.core.journal import Position
+from godwit.core.names import QueueName
 from godwit.core.projection import CopyState
 
 _GROUP_NUMBERS = 8
@@ -17,18 +18,20 @@ _COPY_FIELDS = 10
 
 async def stats(reach: Reach, queues: Sequence[Known]) -> list[QueueStats]:
     """Say how much every queue holds."""
-    answers = await reach.run_each(
-        "stats",
-        [
-            (
-                queue.name,
-                (keys.step(queue.name)[0], *(key for group in queue.groups for key in keys.block(queue.name, group))),
-                tuple(queue.groups),
-            )
-            for queue in queues
-        ],
-    )
-    return [_stats(queue, numbers) for queue, numbers in zip(queues, answers, strict=True)]
+    asked = [(queue, partition) for queue in queues for partition in queue.partitions]
+    answers = iter(await reach.run_each("stats", [_question(queue, partition) for queue, partition in asked]))
+    # A queue's numbers are the sums over its partitions.
+    return [_stats(queue, _sum([next(answers) for _ in queue.partitions])) for queue in queues]
+
+
+def _question(queue: Known, partition: int) -> tuple[QueueName, tuple[str, ...], tuple[str, ...]]:
+    """Return queue, keys and arguments of `stats.lua`."""
+    blocks = (key for group in queue.groups for key in keys.block(queue.name, group, partition))
+    return queue.name, (keys.step(queue.name, partition)[0], *blocks), tuple(queue.groups)
+
+
+def _sum(answers: list[list[int]]) -> list[int]:
+    return answers[0] if len(answers) == 1 else [sum(numbers) for numbers in zip(*answers, strict=True)]
 
 
 def _stats(queue: Known, found: Sequence[int]) -> QueueStats:
@@ -58,11 +61,12 @@ def _stats(queue: Known, found: Sequence[int]) -> QueueStats:
     return QueueStats(name=queue.name, published=published, duplicates=duplicates, groups=tuple(groups))
 
 
-async def snapshot(reach: Reach, queue: Known) -> Snapshot:
-    """List every copy of a queue as of one position of its journal."""
+async def snapshot(reach: Reach, queue: Known, partition: int) -> Snapshot:
+    """List every copy of a partition as of one position of its journal."""
     names = list(queue.groups)
-    blocks = (key for group in names for key in keys.block(queue.name, group))
-    epoch, seq, *facts = await reach.run("snapshot", queue.name, (*keys.step(queue.name), *blocks), (len(names),))
+    blocks = (key for group in names for key in keys.block(queue.name, group, partition))
+    step = keys.step(queue.name, partition)
+    epoch, seq, *facts = await reach.run("snapshot", queue.name, (*step, *blocks), (len(names),))
     copies = []
     for at in range(0, len(facts), _COPY_FIELDS):
         group, state, number, message_id, ready, attempt, failures, crashes, member, deadline = facts[

@@ -128,6 +128,10 @@ class Cluster(Topology):
         """Return the masters."""
         return self._nodes
 
+    def places(self) -> dict[int, str]:
+        """Return where each slot is that somebody has."""
+        return {slot: address.place for slot, address in enumerate(self._slots) if address is not None}
+
     def asked(self) -> Sequence[Address]:
         """Return every node that is known, then those of the URL."""
         return tuple(dict.fromkeys((*self._nodes, *self.target.seeds)))

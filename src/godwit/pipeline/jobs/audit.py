@@ -16,8 +16,7 @@ import msgspec
 
 from godwit.brokers.contract import Broker, Snapshot
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.journal import shard_name
-from godwit.core.names import QueueName
+from godwit.core.journal import shard_parts
 from godwit.pipeline.auditing import Books, audit_key
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.jobs.run import RunSettings, check, follow
@@ -118,8 +117,13 @@ def audited(
 
 async def _snapshots(broker: Broker) -> dict[str, Snapshot]:
     """Return what the broker has of every queue, by shard."""
-    queues = [stats.name for stats in await broker.stats()]
-    return {shard_name(queue): await broker.journal.snapshot(QueueName(queue)) for queue in queues}
+    queues = {stats.name for stats in await broker.stats()}
+    found = [(shard, shard_parts(shard)) for shard in await broker.journal.shards()]
+    return {
+        shard: await broker.journal.snapshot(shard if parts[1] else parts[0])
+        for shard, parts in found
+        if parts is not None and parts[0] in queues
+    }
 
 
 def judge(

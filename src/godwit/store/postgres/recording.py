@@ -253,15 +253,17 @@ class Writing:
             await self._connection.execute(sql("messages/add_work"), *zip(*rows, strict=True))
 
     async def _remove(self, removal: Removal) -> None:
+        first, last = removal.numbers[0], removal.numbers[-1]
         rows = await self._connection.fetch(
-            sql("messages/removed_deliveries"), removal.queue, removal.group, removal.dead_too, removal.at
+            sql("messages/removed_deliveries"), removal.queue, removal.group, removal.dead_too, removal.at, first, last
         )
         if rows:
             await self._settle([(row["message_id"], removal.at) for row in rows])
         if removal.dead_too:
-            await self._connection.execute(sql("messages/removed_letters"), removal.queue, removal.group)
+            await self._connection.execute(sql("messages/removed_letters"), removal.queue, removal.group, first, last)
+        if removal.dead_too and removal.of_first:
             await self._connection.execute(sql("messages/remove_groups"), removal.queue, removal.group)
-        if removal.event is Event.QUEUE_REMOVED:
+        if removal.event is Event.QUEUE_REMOVED and removal.of_first:
             await self._connection.execute(sql("messages/remove_queue"), removal.queue)
 
 

@@ -192,7 +192,13 @@ class Writing:
             )
 
     def _remove(self, removal: Removal) -> None:
-        place = {"queue": removal.queue, "group": removal.group, "dead_too": removal.dead_too}
+        place = {
+            "queue": removal.queue,
+            "group": removal.group,
+            "dead_too": removal.dead_too,
+            "first": removal.numbers[0],
+            "last": removal.numbers[-1],
+        }
         self._ended.clear()
         rows = self._execute(sql("messages/removed_deliveries"), place).fetchall()
         for row in rows:
@@ -203,8 +209,9 @@ class Writing:
         self._settle([(row["message_id"], removal.at) for row in rows])
         if removal.dead_too:
             self._execute(sql("messages/removed_letters"), place)
+        if removal.dead_too and removal.of_first:
             self._execute(sql("messages/remove_groups"), place)
-        if removal.event is Event.QUEUE_REMOVED:
+        if removal.event is Event.QUEUE_REMOVED and removal.of_first:
             self._execute(sql("messages/remove_queue"), (removal.queue,))
 
 

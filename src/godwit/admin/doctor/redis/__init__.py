@@ -1,14 +1,14 @@
-"""Examines a Redis or Valkey server: what it would lose, how far it is from its limits, what nobody uses."""
+"""Examines Redis or Valkey servers: what it would lose, how far it is from its limits, what nobody uses."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, Final
+from itertools import chain
+from typing import Final
 
-import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -16,31 +16,78 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermission
 
 from godwit.admin.doctor.findings import Finding, problem
 from godwit.admin.doctor.journals import CHECK, examine_journals
-from godwit.admin.doctor.redis import capacity, durability
+from godwit.admin.doctor.redis import capacity, durability, topologies
+from godwit.admin.doctor.redis.asking import ask_cluster, ask_sentinels, url_at
 from godwit.admin.doctor.redis.facts import gather
 from godwit.admin.doctor.redis.groups import examine_groups
-from godwit.brokers.redis import keys
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.address import Kind, Target
 from godwit.brokers.urls import connect
 from godwit.config import without_password
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerUnavailable, GodwitError
-from godwit.core.queues import QueueSpec
 
 TIMEOUT_SECONDS: Final = 5.0
 
 
 async def examine(url: str, *, span: timedelta, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:
-    """Look at the server a URL names."""
+    """Look at the servers a URL names."""
+    target = Target.from_url(url)
+    if target.kind is Kind.SINGLE:
+        return [*chain(*await _together(_server(url, span, clock), _journals(url, span)))]
+    if target.kind is Kind.SENTINEL:
+        facts, master = await ask_sentinels(target)
+        above = [topologies.sentinels(facts)]
+        masters = [master] if master is not None else []
+        hot: Awaitable[list[Finding]] = _nothing()
+    else:
+        nodes, places = await ask_cluster(target)
+        above = [topologies.slots(nodes), topologies.cluster_replicas(nodes)]
+        masters, hot = list(nodes.masters), _hot(url, span, len(nodes.masters), places)
+    each = [_member(url_at(url, place), span, clock) for place in masters]
+    found = await _together(_journals(url, span), hot, *each)
+    return [*above, *found[1], *topologies.merged(dict(zip(masters, found[2:], strict=True))), *found[0]]
+
+
+async def _together(*looks: Awaitable[list[Finding]]) -> list[list[Finding]]:
+    """Look at several things at once; when one cannot be looked at, the others still end."""
+    found = await asyncio.gather(*looks, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return found  # type: ignore[return-value]
+
+
+async def _nothing() -> list[Finding]:
+    return []
+
+
+async def _server(url: str, span: timedelta, clock: Clock) -> list[Finding]:
+    """Look at one server."""
     async with _client(url) as client:
-        specs, groups = await _specs(client), await examine_groups(client)
-        facts, journals = await asyncio.gather(
-            gather(client, span=span, clock=clock), _journals(url, specs, span), return_exceptions=True
-        )
-        if isinstance(facts, BaseException):
-            raise facts
-        if isinstance(journals, BaseException):
-            raise journals
-    return [*durability.judge(facts), *capacity.judge(facts), groups, *journals]
+        groups = await examine_groups(client)
+        facts = await gather(client, span=span, clock=clock)
+    return [*durability.judge(facts), *capacity.judge(facts), groups]
+
+
+async def _member(url: str, span: timedelta, clock: Clock) -> list[Finding]:
+    """Look at one server of several; one that cannot be reached does not hide the others."""
+    try:
+        return await _server(url, span, clock)
+    except BrokerUnavailable as error:
+        return [problem("servers", error.reason, "What is on this server is out of reach.", error.remedy)]
+
+
+async def _hot(url: str, span: timedelta, masters: int, places: Mapping[int, str]) -> list[Finding]:
+    """Say whether one slot has most of the work."""
+    try:
+        async with connect(url) as broker:
+            before = await broker.journal.shards()
+            await asyncio.sleep(span.total_seconds())
+            after = await broker.journal.shards()
+    except GodwitError:
+        return []  # slots that nobody has are told of elsewhere
+    return [topologies.hot_slot(before, after, masters=masters, place_of=places)]
 
 
 @asynccontextmanager
@@ -71,23 +118,10 @@ def _unavailable(url: str, error: Exception, remedy: str) -> BrokerUnavailable:
     return BrokerUnavailable(without_password(url), str(error) or type(error).__name__, remedy)
 
 
-async def _specs(client: Redis) -> dict[str, QueueSpec]:
-    """Return the queues as declared."""
-    found: dict[str, QueueSpec] = {}
-    if await client.type(keys.QUEUES) != b"zset":
-        return found
-    names: Any = await client.zrange(keys.QUEUES, 0, -1)
-    for name in [name.decode() for name in names]:
-        spec = await client.hget(keys.part(name, "meta"), "spec")
-        if spec is not None:
-            found[name] = msgspec.json.decode(spec, type=QueueSpec)
-    return found
-
-
-async def _journals(url: str, specs: Mapping[str, QueueSpec], span: timedelta) -> list[Finding]:
+async def _journals(url: str, span: timedelta) -> list[Finding]:
     """Say how long the journals hold; a server that the broker refuses has been explained above."""
     try:
-        async with connect(url) as broker:
-            return await examine_journals(broker.journal, specs, span=span)
+        async with RedisBroker(url) as broker:
+            return await examine_journals(broker.journal, await broker.specs(), span=span)
     except GodwitError as error:
         return [problem(CHECK, f"cannot be examined: {error.fact}", "The broker refuses this server.", error.remedy)]

@@ -6,9 +6,13 @@ from typing import Final
 
 from godwit.admin.doctor.findings import Finding, note, ok, problem, warning
 from godwit.admin.doctor.redis.facts import Facts
+from godwit.admin.doctor.redis.topologies import lag
+from godwit.admin.doctor.words import size
 
 OLDEST: Final = (6, 2)
 USUAL: Final = (7, 0)
+LAGGING_BYTES: Final = 1 << 20
+LAGGING_SECONDS: Final = 5
 
 
 def judge(facts: Facts) -> list[Finding]:
@@ -153,8 +157,17 @@ def replicas(facts: Facts) -> Finding:
             "Messages live on one machine: when its disk is lost, so are they.",
             "Add a replica (and Sentinel for a switch by itself), or accept it for what you carry.",
         )
+    behind = lag(facts.info)
+    if behind is not None and (behind[1] > LAGGING_BYTES or behind[2] > LAGGING_SECONDS):
+        place, offset, seconds = behind
+        return warning(
+            "replicas",
+            f"{count}; {place} is {size(offset)} and {seconds} s behind",
+            "A switch to it loses what it lacks, and publishes with min_replicas wait for it or fail.",
+            "Look at the replica's load, disk and network, and at its log.",
+        )
     return ok(
         "replicas",
         str(count),
-        "Replication is asynchronous: a switch to a replica may lose the last moments before it.",
+        "Replication is asynchronous: a switch to a replica may lose the last moments before it; min_replicas waits.",
     )

@@ -1,10 +1,12 @@
--- $1 queue, $2 group or NULL, $3 whether leased and dead copies are gone too, $4 when.
+-- $1 queue, $2 group or NULL, $3 whether leased and dead copies are gone too, $4 when, $5 and $6 the first and last
+-- publish_seq of their partition.
 -- Moves the copies a removal or purge took away to history; returns the ids of their messages.
 WITH gone AS (
     DELETE FROM queue_deliveries
     WHERE
         queue_name = $1
         AND ($2::text IS NULL OR consumer_group = $2)
+        AND publish_seq BETWEEN $5 AND $6
         AND ($3 OR status IN ('scheduled', 'pending'))
     RETURNING *
 ),

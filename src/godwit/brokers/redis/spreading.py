@@ -1,0 +1,102 @@
+"""Publishing to a queue of several partitions: each message to its own, all of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
+from godwit.brokers.redis.catalog import Catalog, Known
+from godwit.brokers.redis.partitions import by_path
+from godwit.core.envelope import Envelope
+from godwit.core.errors import GodwitError, PartialPublish
+
+
+class Store(Protocol):
+    """Stores messages in one partition; see `Publisher`."""
+
+    async def __call__(
+        self,
+        queue: Known,
+        chunk: Sequence[Envelope],
+        *,
+        mode: str = "",
+        tickets: Sequence[str] = (),
+        dead: frozenset[int] = frozenset(),
+        follow: bool = False,
+    ) -> Sequence[Any] | None:
+        """Return the script's answer, or None when the messages belong elsewhere by now."""
+        ...
+
+
+class Spread:
+    """Messages on their way to several partitions, in chunks of which each is stored whole or not at all."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        chunk: Sequence[Envelope],
+        mode: str,
+        tickets: Sequence[str],
+        dead: frozenset[int],
+    ) -> None:
+        self._store, self._catalog, self._chunk = store, catalog, chunk
+        self._mode, self._tickets, self._dead = mode, tickets, dead
+        self._fresh: dict[int, bool] = {}
+        """What has been accepted, by its place in the chunk, and whether it was new."""
+
+    async def publish(self, queue: Known) -> list[Receipt]:
+        """Store everything; when a part fails, say which messages were accepted."""
+        problem = await self._send(queue, range(len(self._chunk)))
+        if problem is not None:
+            if not self._fresh or not isinstance(problem, GodwitError):
+                raise problem
+            accepted = tuple(self._chunk[index].id for index in sorted(self._fresh))
+            raise PartialPublish(accepted, str(problem)) from problem
+        return [Receipt(envelope.id, self._fresh[index]) for index, envelope in enumerate(self._chunk)]
+
+    async def _send(self, queue: Known, indexes: Iterable[int]) -> BaseException | None:
+        parts = by_path(self._chunk, indexes, queue.spec)
+        sent = [self._in_order(queue, path, part) for path, part in parts.items()]
+        results = await asyncio.gather(*sent, return_exceptions=True)
+        return next((result for result in results if result is not None), None)
+
+    async def _in_order(self, queue: Known, path: tuple[int, ...], indexes: list[int]) -> BaseException | None:
+        """Send what goes one way in chunks, one after the other."""
+        for start in range(0, len(indexes), PUBLISH_CHUNK):
+            problem = await self._along(queue, path, indexes[start : start + PUBLISH_CHUNK])
+            if problem is not None:
+                return problem
+        return None
+
+    async def _along(self, queue: Known, path: tuple[int, ...], indexes: list[int]) -> BaseException | None:
+        """Try the partitions of a path, one after the other; the last takes what is left."""
+        for partition in path:
+            if not indexes:
+                break
+            follow = partition != path[-1]
+            answer = await self._store(
+                queue.at(partition),
+                [self._chunk[index] for index in indexes],
+                mode=self._mode,
+                tickets=[self._tickets[index] for index in indexes] if self._tickets else (),
+                dead=frozenset(place for place, index in enumerate(indexes, 1) if index + 1 in self._dead),
+                follow=follow,
+            )
+            if answer is None:
+                return await self._send(await self._catalog.ask(queue.name), indexes)
+            indexes = self._take(indexes, answer)
+        return None
+
+    def _take(self, indexes: list[int], answer: Sequence[Any]) -> list[int]:
+        """Note what was accepted; return what is to be tried elsewhere."""
+        repeated, left = set(answer[1:]), set[int]()
+        if answer[0] == b"part":
+            count = answer[1]
+            repeated, left = set(answer[2 : 2 + count]), set(answer[2 + count :])
+        for place, index in enumerate(indexes, 1):
+            if place not in left:
+                self._fresh[index] = place not in repeated
+        return [index for place, index in enumerate(indexes, 1) if place in left]

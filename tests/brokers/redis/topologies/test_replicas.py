@@ -1,0 +1,121 @@
+"""`min_replicas`: a publish returns when replicas have it, in memory or on disk, and says so when they do not."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from godwit.brokers.redis import RedisBroker, reach
+from godwit.brokers.urls import connect
+from godwit.core.envelope import seal
+from godwit.core.errors import InvalidSetting, NotReplicated, PartialPublish
+from godwit.core.message import Message
+from godwit.core.queues import QueueSpec
+from tests.conformance.harness import Q
+from tests.servers.processes import HOST
+from tests.servers.redis import Program, RedisServer, redis_server
+from tests.servers.redis_topologies import until
+
+CAREFUL = QueueSpec(name=Q, min_replicas=1)
+
+
+@contextmanager
+def pair(program: Program) -> Iterator[tuple[RedisServer, RedisServer]]:
+    """Run a master and its replica."""
+    lines = ("repl-diskless-sync-delay 0",)
+    with (
+        redis_server(program, lines=lines) as master,
+        redis_server(program, lines=(*lines, f"replicaof {HOST} {master.port}")) as replica,
+    ):
+        with master.client() as client:
+            until(lambda: client.info("replication").get("slave0", {}).get("state") == "online", "a replica in step")
+        yield master, replica
+
+
+def calls(server: RedisServer, command: str) -> int:
+    with server.client() as client:
+        return int(client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"])
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "command"),
+    [("redis", "", "wait"), ("valkey", "", "waitaof"), ("valkey", "?replicas=memory", "wait")],
+)
+async def test_a_publish_returns_when_a_replica_has_it(program: Program, option: str, command: str) -> None:
+    with pair(program) as (master, replica):
+        async with RedisBroker(master.url + option) as broker:
+            await broker.declare(CAREFUL)
+            receipts = await broker.publish([seal(Message(queue=Q)) for _ in range(20)])
+            assert len(receipts) == 20
+            with replica.client() as client:
+                assert client.hget("godwit:{orders}:meta", "v") is not None
+                assert client.xlen("godwit:{orders}:l1:default") == 20
+            assert calls(master, command) > 0
+
+
+async def test_without_a_replica_the_publish_says_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "REPLICAS_MS", 200)
+    with pair("redis") as (master, replica):
+        async with RedisBroker(master.url) as broker:
+            await broker.declare(CAREFUL)
+            replica.kill()
+            envelope = seal(Message(queue=Q, id="m"))
+            with pytest.raises(NotReplicated, match="0 of 1 replicas") as caught:
+                await broker.publish([envelope])
+            assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
+            many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(250)]
+            with pytest.raises(NotReplicated):
+                await broker.publish(many)
+            replica.start()
+            with master.client() as client:
+                until(lambda: client.info("replication").get("slave0", {}).get("state") == "online", "the replica")
+            (receipt,) = await broker.publish([envelope])
+            assert not receipt.fresh, "it was there all the time, and is recognised"
+            assert sum(receipt.fresh for receipt in await broker.publish(many)) == 50
+            assert (await broker.stats())[0].groups[0].depth == 251
+
+
+async def test_other_answers_than_success_do_not_wait_for_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not know the newest settings learns them also while no replica is there."""
+    monkeypatch.setattr(reach, "REPLICAS_MS", 100)
+    with redis_server() as server:
+        async with RedisBroker(server.url) as first, RedisBroker(server.url) as second:
+            await first.declare(CAREFUL)
+            with pytest.raises(NotReplicated):
+                await first.publish([seal(Message(queue=Q))])
+            await second.declare(QueueSpec(name=Q))
+            assert (await first.publish([seal(Message(queue=Q))]))[0].fresh
+
+
+async def test_chunks_confirmed_before_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "REPLICAS_MS", 300)
+    with pair("redis") as (master, replica):
+        async with RedisBroker(master.url) as broker:
+            await broker.declare(CAREFUL)
+            many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(201)]
+            await broker.publish(many[:1])
+            run = broker._publisher._store
+            chunks = []
+
+            async def store(*args: object, **options: object) -> object:
+                chunks.append(args)
+                if len(chunks) > 1:
+                    replica.kill()
+                return await run(*args, **options)  # type: ignore[arg-type]
+
+            monkeypatch.setattr(broker._publisher, "_store", store)
+            with pytest.raises(PartialPublish) as caught:
+                await broker.publish(many)
+            assert len(caught.value.accepted) == 200
+
+
+@pytest.mark.parametrize("spec", [CAREFUL, QueueSpec(name=Q, partitions=2)], ids=["min_replicas", "partitions"])
+async def test_brokers_of_one_file_or_process_refuse_these_settings(spec: QueueSpec, tmp_path: Path) -> None:
+    for url in ("memory://", f"sqlite:///{tmp_path / 'godwit.db'}"):
+        async with connect(url) as broker:
+            with pytest.raises(InvalidSetting, match="on this broker"):
+                await broker.declare(spec)
