@@ -80,6 +80,12 @@ def test_two_brokers_in_the_file_are_refused_with_both_lines(tmp_path: Path) -> 
         ({"REDIS_URL": "h:1", "REDIS_PASSWORD": "p", "REDIS_DB": "2"}, "redis://:p@h:1/2"),
         ({"REDIS_URL": "rediss://me:own@h/7", "REDIS_PASSWORD": "p", "REDIS_DB": "2"}, "rediss://me:own@h/7"),
         ({"REDIS_URL": "redis://me@h", "REDIS_PASSWORD": "p"}, "redis://me:p@h"),
+        ({"REDIS_URL": "redis+cluster://a:1,b:2", "REDIS_PASSWORD": "p"}, "redis+cluster://:p@a:1,b:2"),
+        (
+            {"REDIS_URL": "redis+sentinel://a:1,b:2/m", "REDIS_PASSWORD": "p", "REDIS_DB": "2"},
+            "redis+sentinel://:p@a:1,b:2/m/2",
+        ),
+        ({"REDIS_URL": "redis+sentinel://a:1/m/3", "REDIS_DB": "2"}, "redis+sentinel://a:1/m/3"),
     ],
 )
 def test_a_redis_address_is_completed_with_what_it_lacks(environment: dict[str, str], url: str) -> None:

@@ -111,7 +111,7 @@ class Publisher:
                 repeated = set(answer[1:])
                 return [Receipt(envelope.id, index not in repeated) for index, envelope in enumerate(chunk, 1)]
             queue = await self._catalog.find(queue.name)  # it has grown meanwhile
-        return await Spread(self._store, self._catalog, chunk, mode, tickets, dead).publish(queue)
+        return await Spread(self._store, self._store_quickly, self._catalog, chunk, mode, tickets, dead).publish(queue)
 
     async def _store(
         self,
@@ -159,6 +159,22 @@ class Publisher:
                 raise over_limit(queue, answer)
             found: Sequence[Any] = answer
             return found
+
+    async def _store_quickly(self, parts: Sequence[tuple[Known, Sequence[Envelope]]]) -> list[bool]:
+        """Store messages in several partitions, one round trip to each server; say which parts are stored, all new.
+
+        Whatever is not so simple is left to `_store`, which tells what is wrong; ids make sending twice safe.
+        """
+        queue = parts[0][0] if parts else None
+        if queue is None or queue.spec.min_replicas or not queue.limits[3]:
+            return [False] * len(parts)
+        calls = [plain_call(at, chunk) for at, chunk in parts]
+        asked = [(queue.name, call[1], call[2]) for call in calls if call is not None]
+        try:
+            answers = iter(await self._reach.run_each("arrive", asked))
+        except (GodwitError, Refused):
+            return [False] * len(parts)
+        return [call is not None and next(answers) == STORED for call in calls]
 
     async def _run(
         self, queue: Known, script: str, names: Sequence[str], arguments: Sequence[Argument], *, again: bool

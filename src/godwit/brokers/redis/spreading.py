@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
 from godwit.brokers.redis.catalog import Catalog, Known
@@ -30,19 +30,28 @@ class Store(Protocol):
         ...
 
 
+Parts = dict[tuple[int, ...], list[int]]
+"""Places in the chunk by the partitions to try."""
+Quickly = Callable[[Sequence[tuple[Known, Sequence[Envelope]]]], Awaitable[list[bool]]]
+"""Stores messages in several partitions at once; says which it has stored, all of them new."""
+FEW: Final = 100
+"""Messages that are sent together; more are encoded while the servers work."""
+
+
 class Spread:
     """Messages on their way to several partitions, in chunks of which each is stored whole or not at all."""
 
     def __init__(
         self,
         store: Store,
+        store_quickly: Quickly,
         catalog: Catalog,
         chunk: Sequence[Envelope],
         mode: str,
         tickets: Sequence[str],
         dead: frozenset[int],
     ) -> None:
-        self._store, self._catalog, self._chunk = store, catalog, chunk
+        self._store, self._store_quickly, self._catalog, self._chunk = store, store_quickly, catalog, chunk
         self._mode, self._tickets, self._dead = mode, tickets, dead
         self._fresh: dict[int, bool] = {}
         """What has been accepted, by its place in the chunk, and whether it was new."""
@@ -59,9 +68,26 @@ class Spread:
 
     async def _send(self, queue: Known, indexes: Iterable[int]) -> BaseException | None:
         parts = by_path(self._chunk, indexes, queue.spec)
+        if len(parts) > 1 and len(self._chunk) <= FEW and not (self._mode or self._dead):
+            parts = await self._quickly(queue, parts)
         sent = [self._in_order(queue, path, part) for path, part in parts.items()]
         results = await asyncio.gather(*sent, return_exceptions=True)
         return next((result for result in results if result is not None), None)
+
+    async def _quickly(self, queue: Known, parts: Parts) -> Parts:
+        """Store a few messages with one command per partition, sent together to each server; return what is left."""
+        stored = await self._store_quickly(
+            [
+                (queue.at(path[0]), [self._chunk[index] for index in part])
+                for path, part in parts.items()
+                if len(path) == 1
+            ]
+        )
+        direct = [path for path in parts if len(path) == 1]
+        for path, done in zip(direct, stored, strict=True):
+            if done:
+                self._fresh.update(dict.fromkeys(parts.pop(path), True))
+        return parts
 
     async def _in_order(self, queue: Known, path: tuple[int, ...], indexes: list[int]) -> BaseException | None:
         """Send what goes one way in chunks, one after the other."""

@@ -5,8 +5,10 @@ What was confirmed and delivered is written to files by the publishers and worke
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import time
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.topology import slot_of
 from godwit.core.envelope import Envelope
 from godwit.core.errors import NotReplicated
 from godwit.core.names import MessageId
@@ -24,7 +27,7 @@ from tests.faults.publisher import publish_steadily
 from tests.faults.record import Record, lines_of, read, read_all
 from tests.faults.remote import remote
 from tests.faults.worker import work
-from tests.servers.redis_topologies import RedisSentinels, redis_sentinels, until
+from tests.servers.redis_topologies import RedisSentinels, redis_cluster, redis_sentinels, until
 from tests.waiting import eventually
 
 GOES_ON_WITHIN = 10.0
@@ -132,3 +135,41 @@ async def test_what_a_failover_loses_was_confirmed_without_min_replicas_only(tmp
         assert lost == set()
     else:
         assert len(lost) > 0, "nothing was lost: the test showed nothing"
+
+
+@pytest.mark.timeout(120)
+async def test_a_frozen_master_does_not_hold_its_callers_when_another_has_taken_over() -> None:
+    with redis_sentinels() as group:
+        async with RedisBroker(group.url) as broker:
+            await broker.declare(QueueSpec(name=Q))
+            group.await_sync()
+            frozen = group.master
+            os.kill(frozen.pid, signal.SIGSTOP)
+            began = time.monotonic()
+            receipts = await broker.publish([Envelope(MessageId("m"), Q, b"null", 4, 0)])
+            took = time.monotonic() - began
+            assert [receipt.fresh for receipt in receipts] == [True]
+            assert group.master is not frozen
+            (delivery,) = await broker.pull(Q, G, worker="w", limit=5, lease=LONG)
+            assert await asyncio.to_thread(broker.extend_now, [delivery.ack_id], LONG) == []
+            os.kill(frozen.pid, signal.SIGCONT)
+    assert took < GOES_ON_WITHIN
+
+
+@pytest.mark.timeout(120)
+async def test_a_replica_in_a_cluster_takes_over() -> None:
+    with redis_cluster(replicas=1) as cluster:
+        name = next(name for name in map("queue{}".format, range(100)) if slot_of(name) < 5_000)
+        master = cluster.masters[0]
+        async with RedisBroker(cluster.url) as broker:
+            await broker.declare(QueueSpec(name=name, min_replicas=1))
+            await broker.publish([Envelope(MessageId(f"m{n}"), name, b"null", 4, 0) for n in range(50)])
+            (first,) = await broker.pull(name, G, worker="w", limit=1, lease=LONG)
+            master.kill()
+            began = time.monotonic()
+            found = await broker.pull(name, G, worker="w", limit=100, lease=LONG)
+            took = time.monotonic() - began
+            assert cluster.server_of(slot_of(name)) is cluster.replicas[0]
+            assert {one.message_id for one in found} | {first.message_id} >= {f"m{n}" for n in range(50)}
+            assert await asyncio.to_thread(broker.extend_now, [one.ack_id for one in found], LONG) == []
+    assert took < GOES_ON_WITHIN
