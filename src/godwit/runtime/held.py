@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -91,6 +92,8 @@ class HeldTable:
 
     def __init__(self) -> None:
         self._held: dict[AckId, Held] = {}
+        self.something = threading.Event()
+        """Set when something is held after its reader, the renewing thread, found nothing and cleared it."""
 
     def __len__(self) -> int:
         """Return how many are held."""
@@ -102,6 +105,8 @@ class HeldTable:
         table = self._held
         for held in taken:
             table[held.delivery.ack_id] = held
+        if not self.something.is_set():
+            self.something.set()
         return taken
 
     def drop(self, settlements: Sequence[Settlement]) -> list[tuple[Delivery, Settlement]]:

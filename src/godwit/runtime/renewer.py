@@ -34,6 +34,7 @@ class Renewer:
     def stop(self) -> None:
         """End, and wait for the renewal under way."""
         self._stop.set()
+        self._held.something.set()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -55,3 +56,11 @@ class Renewer:
     def _run(self) -> None:
         while not self._stop.wait(self._every):
             self.tick()
+            if not self._held:
+                self._sleep_until_something_is_held()
+
+    def _sleep_until_something_is_held(self) -> None:
+        something = self._held.something
+        something.clear()
+        if not self._held and not self._stop.is_set():  # else it came, or the end did, between the two
+            something.wait()
