@@ -72,7 +72,8 @@ class Publisher:
             except GodwitError as error:
                 if not receipts:
                     raise
-                raise partial([receipt.id for receipt in receipts], error) from error
+                cause = error.__cause__ if isinstance(error, PartialPublish) else error
+                raise partial([receipt.id for receipt in receipts], error) from cause
         return receipts
 
     def _chunks(self, envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Any, Final, Protocol
 
 from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
@@ -57,12 +58,18 @@ class Spread:
         """What has been accepted, by its place in the chunk, and whether it was new."""
 
     async def publish(self, queue: Known) -> list[Receipt]:
-        """Store everything; when a part fails, say which messages were accepted."""
+        """Store everything; when a part fails, name those accepted up to the first message that was not.
+
+        Callers go on after the last one named, so what other partitions took beyond it is not named. It is recognised
+        by its id when it is published again.
+        """
         problem = await self._send(queue, range(len(self._chunk)))
         if problem is not None:
-            if not self._fresh or not isinstance(problem, GodwitError):
+            accepted = tuple(
+                envelope.id for _, envelope in takewhile(lambda one: one[0] in self._fresh, enumerate(self._chunk))
+            )
+            if not accepted or not isinstance(problem, GodwitError):
                 raise problem
-            accepted = tuple(self._chunk[index].id for index in sorted(self._fresh))
             raise PartialPublish(accepted, str(problem)) from problem
         return [Receipt(envelope.id, self._fresh[index]) for index, envelope in enumerate(self._chunk)]
 

@@ -156,8 +156,11 @@ async def test_each_partition_has_its_share_of_the_limits(broker: RedisBroker) -
     with pytest.raises(QueueFull, match="'default'"):
         await broker.publish(by_partition[1][:3])
     with pytest.raises(PartialPublish) as caught:
-        await broker.publish([*by_partition[1][:3], *by_partition[2][:2]])
-    assert caught.value.accepted == tuple(one.id for one in by_partition[2][:2])
+        await broker.publish([*by_partition[2][:2], *by_partition[1][:3], *by_partition[4][:2]])
+    named = tuple(one.id for one in by_partition[2][:2])
+    assert caught.value.accepted == named, "callers go on after the last one named: nothing beyond a gap counts"
+    with pytest.raises(QueueFull):
+        await broker.publish([*by_partition[1][:3], *by_partition[5][:2]])
     for envelopes in by_partition.values():
         await broker.publish(envelopes[:2])
     with pytest.raises(QueueFull):

@@ -21,6 +21,8 @@ from tests.servers.redis import Program, RedisServer, redis_server
 from tests.servers.redis_topologies import until
 
 CAREFUL = QueueSpec(name=Q, min_replicas=1)
+PATIENT_MS = 20_000
+"""Long enough for a replica that is there, on any machine."""
 
 
 @contextmanager
@@ -71,6 +73,7 @@ async def test_without_a_replica_the_publish_says_what_is_not_known(monkeypatch:
             with pytest.raises(NotReplicated):
                 await broker.publish(many)
             replica.start()
+            monkeypatch.setattr(reach, "REPLICAS_MS", PATIENT_MS)
             with master.client() as client:
                 until(lambda: client.info("replication").get("slave0", {}).get("state") == "online", "the replica")
             (receipt,) = await broker.publish([envelope])
@@ -92,7 +95,7 @@ async def test_other_answers_than_success_do_not_wait_for_replicas(monkeypatch: 
 
 
 async def test_chunks_confirmed_before_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "REPLICAS_MS", 300)
+    monkeypatch.setattr(reach, "REPLICAS_MS", PATIENT_MS)
     with pair("redis") as (master, replica):
         async with RedisBroker(master.url) as broker:
             await broker.declare(CAREFUL)
@@ -104,6 +107,7 @@ async def test_chunks_confirmed_before_are_named(monkeypatch: pytest.MonkeyPatch
             async def store(*args: object, **options: object) -> object:
                 chunks.append(args)
                 if len(chunks) > 1:
+                    monkeypatch.setattr(reach, "REPLICAS_MS", 300)
                     replica.kill()
                 return await run(*args, **options)  # type: ignore[arg-type]
 
