@@ -1,14 +1,15 @@
 """The Redis broker against the raw loop on the same server: `./dev bench redis`.
 
 Draining, single and concurrent enqueues and latency go through the public interface in processes of their own, as in
-`benchmarks.peers`; bulk publishing is measured at the broker, with sealed messages, since the raw loop's bodies are
-ready as well.
+`benchmarks.peers`; bulk publishing is measured there, and at the broker with sealed messages, since the raw loop's
+bodies are ready as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+from datetime import timedelta
 from time import perf_counter
 from typing import Final
 
@@ -27,7 +28,13 @@ from tests.servers.redis import RedisServer, redis_server
 
 BODY: Final = b"x" * 200
 CALL: Final = 1_000
-GROUPS: Final = {1: QueueName("one"), 4: QueueName("four")}
+TTL: Final = timedelta(days=7)
+QUEUES: Final = {
+    "one": (QueueSpec(name=QueueName("one")), 1),
+    "four": (QueueSpec(name=QueueName("four")), 4),
+    "ttl": (QueueSpec(name=QueueName("ttl"), ttl=TTL), 1),
+}
+"""Where messages are published in bulk: the queue, and how many groups it has."""
 
 
 def envelopes(queue: QueueName, count: int) -> list[Envelope]:
@@ -56,19 +63,19 @@ def publish_raw(stream: RawStream, count: int) -> float:
 
 
 async def bulk(server: RedisServer, count: int, repeats: int) -> dict[str, list[float]]:
-    """Publish in turn with the raw loop, to one group and to four; every repeat begins with empty queues."""
-    found: dict[str, list[float]] = {"raw": [], "one": [], "four": []}
+    """Publish in turn with the raw loop and to each of the queues; every repeat begins with empty ones."""
+    found: dict[str, list[float]] = {"raw": [], **{name: [] for name in QUEUES}}
     for _ in range(repeats):
         server.flush()
         stream = RawStream(server.url)
         found["raw"].append(publish_raw(stream, count))
         stream.close()
-        for groups, queue in GROUPS.items():
+        for name, (queue, groups) in QUEUES.items():
             async with connect(server.url) as broker:
                 names = [GroupSpec(name=GroupName(f"g{number}")) for number in range(groups)]
-                await broker.declare(QueueSpec(name=queue), names)
-                await publish(broker, queue, CALL)  # the script is loaded
-                found[str(queue)].append(await publish(broker, queue, count))
+                await broker.declare(queue, names)
+                await publish(broker, queue.name, CALL)  # the script is loaded
+                found[name].append(await publish(broker, queue.name, count))
     return found
 
 
@@ -78,9 +85,10 @@ async def single(server: RedisServer, count: int, repeats: int) -> dict[str, lis
     server.flush()
     stream = RawStream(server.url)
     async with connect(server.url) as broker, Redis.from_url(server.url) as client:
-        await broker.declare(QueueSpec(name=GROUPS[1]))
+        queue = QUEUES["one"][0]
+        await broker.declare(queue)
         for _ in range(repeats):
-            messages = envelopes(GROUPS[1], count)
+            messages = envelopes(queue.name, count)
             began = perf_counter()
             for message in messages:
                 await broker.publish([message])
@@ -105,7 +113,10 @@ def judged(found: Found, published: dict[str, list[float]], awaited: dict[str, l
         "drain, raw": raw["drain"],
         "bulk publish, one group": published["one"],
         "bulk publish, four groups": published["four"],
+        "bulk publish, one group, a ttl": published["ttl"],
         "bulk publish, raw": published["raw"],
+        "bulk through the manager": mine["bulk"],
+        "bulk with a payload's JSON, raw": raw["bulk"],
         "one by one": mine["single"],
         "one by one, raw": raw["single"],
         "one by one at the broker": awaited["broker"],
@@ -121,6 +132,8 @@ def judged(found: Found, published: dict[str, list[float]], awaited: dict[str, l
         share("drain against raw", mine["drain"], raw["drain"], 0.5, 0.3),
         share("bulk publish against raw, one group", published["one"], published["raw"], 1.2, 0.9),
         share("bulk publish against raw, four groups", published["four"], published["raw"], 0.7, 0.55),
+        share("bulk publish against raw, one group, a ttl", published["ttl"], published["raw"], 1.2, 0.9),
+        share("bulk through the manager against raw", mine["bulk"], raw["bulk"], 1.2, 0.9),
         share("one by one against raw", mine["single"], raw["single"], 0.8, 0.65),
         share("one by one at the broker against redis-py's asyncio client", awaited["broker"], awaited["awaited"]),
         share("50 callers at once against one by one", mine["concurrent"], mine["single"], 8, 5),
@@ -147,5 +160,6 @@ def run() -> Report:
         "Godwit": "dedup window 10 min, journal on without bodies, leases, limits and metrics on, concurrency 100",
         "raw": "redis-py with hiredis, pipelines of 100, XREADGROUP COUNT 100, XACK + XDEL (benchmarks/raw_redis.py)",
         "levels": "bulk publish at the broker with sealed messages, everything else through the manager and the worker",
+        "ttl": f"{TTL.days} days where a row says so; the manager's queue has its own",
     }
     return report("redis", settings, results)

@@ -105,18 +105,23 @@ async def execute_with_retry(
     sleep: Callable[[float], Awaitable[None]],
     random: Random,
     retryable: Callable[[Exception], bool] = lambda _: True,
+    failed: Exception | None = None,
 ) -> T:
     """Run `operation` until it succeeds or the policy gives up; then raise its last error.
 
-    For calls to brokers and stores, never for handlers: a handler's retry is a scheduled redelivery.
+    `failed` is the error of a first attempt that the caller has made. For calls to brokers and stores, never for
+    handlers: a handler's retry is a scheduled redelivery.
     """
     attempt = 1
     while True:
-        try:
-            return await operation()
-        except Exception as error:
-            delay = policy.delay(attempt=attempt, jitter=random.random()) if retryable(error) else None
-            if delay is None:
-                raise
-            await sleep(delay.total_seconds())
-            attempt += 1
+        if failed is None:
+            try:
+                return await operation()
+            except Exception as error:  # noqa: BLE001 - raised below, or tried again
+                failed = error
+        delay = policy.delay(attempt=attempt, jitter=random.random()) if retryable(failed) else None
+        if delay is None:
+            raise failed
+        await sleep(delay.total_seconds())
+        attempt += 1
+        failed = None

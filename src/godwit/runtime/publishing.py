@@ -69,13 +69,17 @@ class Publisher:
 
     async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
         """Publish envelopes; what the broker cannot do at the moment is tried again, under the same ids."""
-        return await execute_with_retry(
-            lambda: self._round_trip(envelopes),
-            self._retry,
-            sleep=self._sleep,
-            random=self._random,
-            retryable=is_passing,
-        )
+        try:
+            return await self._round_trip(envelopes)
+        except BrokerError as error:
+            return await execute_with_retry(
+                lambda: self._round_trip(envelopes),
+                self._retry,
+                sleep=self._sleep,
+                random=self._random,
+                retryable=is_passing,
+                failed=error,
+            )
 
     async def store(self, envelopes: list[Envelope]) -> None:
         """Publish a batch, going on after the last message accepted when the broker recovers."""

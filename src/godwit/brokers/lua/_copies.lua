@@ -82,7 +82,10 @@ local function ready(b)
     - redis.call('ZCARD', KEYS[b + LEASES])
 end
 
-local function ring(b) redis.call('ZADD', KEYS[b + WAKE], 0, 'w') end
+local function ring(b)
+  redis.call('ZADD', KEYS[b + WAKE], 0, 'w')
+  if gauges[b] then gauges[b].rung = 1 end
+end
 
 local function behind(key, seq) return #key .. ':' .. key .. padded(seq) end
 

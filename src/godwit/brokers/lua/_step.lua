@@ -6,11 +6,13 @@ local pack, unpack_limit, format = cmsgpack.pack, cmsgpack.unpack_limit, string.
 local meta, journal, queue = KEYS[1], KEYS[2], ARGV[2]
 local kept = redis.call('HMGET', meta, 'epoch', 'v', 's', unpack(fields))
 local epoch, version = kept[1], kept[2]
--- The last four say which ids are remembered: see arrive.lua.
-local seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1 = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+-- From `generation` on they say which ids are remembered: see arrive.lua.
+local seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1, until_later
+  = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 if kept[3] then
   local _
-  _, seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1 = unpack_limit(kept[3], 10, 0)
+  _, seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1, until_later
+    = unpack_limit(kept[3], 11, 0)
 end
 if ARGV[1] == '' then
   local time = redis.call('TIME')
@@ -20,15 +22,15 @@ elseif tonumber(ARGV[1]) > now then
   now = tonumber(ARGV[1])
 end
 
--- What a group holds: messages and bytes, leased bytes, whether flow control is on, and per lane the latest expiry of
--- those that are in the order of their expiry (0: there are none; see _copies.lua). By the number of the key before
--- the group's keys.
+-- What a group holds: messages and bytes, leased bytes, whether flow control is on, per lane the latest expiry of
+-- those that are in the order of their expiry (0: there are none; see _copies.lua), and whether a script has added the
+-- marker that wakes since the last pull: whoever took it off will pull. By the number of the key before the group's keys.
 local gauges = {}
 
 local function gauge(b, name, packed)
   if not packed then return nil end
   local g, _ = {name = name}, nil
-  _, g.depth, g.bytes, g.leased, g.flow, g[0], g[1], g[2], g[3] = unpack_limit(packed, 8, 0)
+  _, g.depth, g.bytes, g.leased, g.flow, g[0], g[1], g[2], g[3], g.rung = unpack_limit(packed, 9, 0)
   gauges[b] = g
   return g
 end
@@ -53,11 +55,11 @@ end
 
 local function save()
   local changed, at = {
-    's', pack(seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1),
+    's', pack(seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1, until_later),
   }, 2
   for _, g in pairs(gauges) do
     changed[at + 1] = 'g:' .. g.name
-    changed[at + 2] = pack(g.depth, g.bytes, g.leased, g.flow, g[0], g[1], g[2], g[3])
+    changed[at + 2] = pack(g.depth, g.bytes, g.leased, g.flow, g[0], g[1], g[2], g[3], g.rung)
     at = at + 2
   end
   redis.call('HSET', meta, unpack(changed))

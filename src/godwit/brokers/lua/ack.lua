@@ -61,7 +61,10 @@ else
 end
 if n > 0 then
   held.depth, held.bytes, held.leased = held.depth - n, held.bytes - bytes, held.leased - bytes
-  if held.flow == 1 then redis.call('ZADD', KEYS[b + WAKE], 0, 'w') end
+  if held.flow == 1 then
+    redis.call('ZADD', KEYS[b + WAKE], 0, 'w')
+    held.rung = 1
+  end
   write('acked', name, worker, held.depth, array(n) .. rows, n)
 end
 for _, i in ipairs(refused) do

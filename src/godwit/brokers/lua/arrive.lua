@@ -10,7 +10,7 @@
 --        brokers/redis/arrivals.py), then the groups' names; n ids as they are remembered (none without a window), n blobs.
 -- Gives  1 when they are stored; 0 when the settings have another version; 2 when a limit may be reached or an id may be
 --        known, so that `publish` has to look at each. Nothing has changed then.
--- Begins with a command that is refused above maxmemory: the marker that wakes.
+-- Begins with a command that is refused above maxmemory.
 local used = ARGV[5]
 local BLOCK = 2 + #used
 local groups, fields = (#KEYS - 5) / BLOCK, {}
@@ -22,18 +22,17 @@ local marks = 8 + groups
 local blobs = window > 0 and marks + n or marks
 local places, expiries = ARGV[6], ARGV[7] ~= '' and cmsgpack.unpack(ARGV[7])
 
--- Look at everything before the first write: a key of another type ends the script here.
 for g = 1, groups do
-  local group, b = gauge(g, ARGV[8 + g], kept[3 + g]), 5 + (g - 1) * BLOCK
+  local group = gauge(g, ARGV[8 + g], kept[3 + g])
   group.depth, group.bytes = group.depth + n, group.bytes + total
   if (max_size > 0 and group.depth > max_size) or (max_delayed > 0 and group.depth > max_delayed)
     or (max_bytes > 0 and group.bytes > max_bytes) then return 2 end
-  if expiries then redis.call('ZCARD', KEYS[b + 2]) end
-  for lane = 3, BLOCK do redis.call('XLEN', KEYS[b + lane]) end
 end
-redis.call('XLEN', journal)
 
--- Two generations of ids, each for at least one window; what is due later has a set of its own.
+-- Two generations of ids, each for at least one window; what is due later has a set of its own. A single new id is looked
+-- for and remembered with one command.
+local at_once = n == 1 and window > 0
+local rotates = window > 0 and now - began >= window and (generation == 0 and until1 or until0) <= now
 if window > 0 then
   local function known(command, key)
     local found = redis.call(command, key, unpack(ARGV, marks + 1, marks + n))
@@ -42,24 +41,34 @@ if window > 0 then
     end
     return false
   end
-  if until0 > now and known('HMGET', KEYS[3]) then return 2 end
-  if until1 > now and known('HMGET', KEYS[4]) then return 2 end
-  if redis.call('ZCARD', KEYS[5]) > 0 and known('ZMSCORE', KEYS[5]) then return 2 end
+  local current = at_once and not rotates and generation
+  if until0 > now and current ~= 0 and known('HMGET', KEYS[3]) then return 2 end
+  if until1 > now and current ~= 1 and known('HMGET', KEYS[4]) then return 2 end
+  if until_later > now and known('ZMSCORE', KEYS[5]) then return 2 end
 end
 
--- Refused above maxmemory, and by a key of another type, before anything else has changed.
-for g = 1, groups do redis.call('ZADD', KEYS[6 + (g - 1) * BLOCK], 0, 'w') end
-if window > 0 then
-  if now - began >= window and (generation == 0 and until1 or until0) <= now then
-    generation, began = 1 - generation, now
-    redis.call('UNLINK', KEYS[3 + generation])
-  end
-  local ends_at, noted = format('%.0f', now + window), {}
+-- The first command that writes is refused above maxmemory, and by a key of another type.
+for g = 1, groups do
+  local rings = gauges[g].rung == 0 or rotates or n > 1
+  if rings then redis.call('ZADD', KEYS[6 + (g - 1) * BLOCK], 0, 'w') end
+  gauges[g].rung = 1
+end
+if rotates then
+  generation, began = 1 - generation, now
+  redis.call('UNLINK', KEYS[3 + generation])
+end
+local remembered, ends_at = KEYS[3 + generation], format('%.0f', now + window)
+if at_once then
+  if redis.call('HSETNX', remembered, ARGV[marks + 1], ends_at) == 0 then return 2 end
+elseif window > 0 then
+  local noted = {}
   for i = 1, n do
     noted[2 * i - 1] = ARGV[marks + i]
     noted[2 * i] = ends_at
   end
-  redis.call('HSET', KEYS[3 + generation], unpack(noted))
+  redis.call('HSET', remembered, unpack(noted))
+end
+if window > 0 then
   if generation == 0 then until0 = math.max(until0, now + window) else until1 = math.max(until1, now + window) end
 end
 
@@ -84,13 +93,31 @@ local function add(group, b, place, i)
   end
 end
 
-local holders = {array(2 * groups)}
-for g = 1, groups do
-  local group, b = gauges[g], 5 + (g - 1) * BLOCK
-  for i = 1, n do add(group, b, places == '' and 1 or string.byte(places, i) - 48, i) end
-  holders[g + 1] = pack(group.name, group.depth)
+local function add_all()
+  local holders = {array(2 * groups)}
+  for g = 1, groups do
+    local group, b = gauges[g], 5 + (g - 1) * BLOCK
+    for i = 1, n do add(group, b, places == '' and 1 or string.byte(places, i) - 48, i) end
+    holders[g + 1] = pack(group.name, group.depth)
+  end
+  store('\152' .. pack(2, epoch, seq + 1, now, queue, pseq + 1) .. table.concat(holders) .. ARGV[8], n * groups)
 end
-store('\152' .. pack(2, epoch, seq + 1, now, queue, pseq + 1) .. table.concat(holders) .. ARGV[8], n * groups)
+
+-- A key of another type in the way, which nobody could foresee, leaves nothing behind.
+local function undo(problem)
+  for g = 1, groups do
+    for lane = 3, BLOCK do
+      local stream = KEYS[5 + (g - 1) * BLOCK + lane]
+      local found = redis.pcall('XRANGE', stream, pseq + 1, '+')
+      for _, entry in ipairs(found) do redis.call('XDEL', stream, entry[1]) end
+    end
+  end
+  if window > 0 then redis.call('HDEL', remembered, unpack(ARGV, marks + 1, marks + n)) end
+  return redis.error_reply(type(problem) == 'table' and problem.err or problem)
+end
+
+local stored, problem = pcall(add_all)
+if not stored then return undo(problem) end
 pseq, published = pseq + n, published + n
 save()
 return 1

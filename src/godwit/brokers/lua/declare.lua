@@ -55,7 +55,7 @@ end
 for g = 1, groups do
   local b, at = 3 + (g - 1) * BLOCK, 10 + 11 * (g - 1)
   local name, spec, new = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
-  local held = gauge(b, name, kept[4 + g]) or gauge(b, name, pack(0, 0, 0, 0, 0, 0, 0, 0))
+  local held = gauge(b, name, kept[4 + g]) or gauge(b, name, pack(0, 0, 0, 0, 0, 0, 0, 0, 0))
   held.flow = (ARGV[at + 9] ~= '0' or ARGV[at + 10] ~= '0') and 1 or 0
   redis.call('HSET', KEYS[b + GROUP], 'mc', ARGV[at + 4], 'ma', ARGV[at + 5], 'bmin', ARGV[at + 6], 'bmax', ARGV[at + 7],
     'fo', ARGV[at + 8], 'fm', ARGV[at + 9], 'fb', ARGV[at + 10], 'ordered', ARGV[at + 11])

@@ -75,7 +75,7 @@ if window > 0 and mode ~= 'moved' then
   end
   if until0 > now then look(redis.call('HMGET', KEYS[3], unpack(ARGV, marks + 1, marks + n))) end
   if until1 > now then look(redis.call('HMGET', KEYS[4], unpack(ARGV, marks + 1, marks + n))) end
-  if redis.call('ZCARD', KEYS[5]) > 0 then look(redis.call('ZMSCORE', KEYS[5], unpack(ARGV, marks + 1, marks + n))) end
+  if until_later > now then look(redis.call('ZMSCORE', KEYS[5], unpack(ARGV, marks + 1, marks + n))) end
   if twice then
     local seen = {}
     for i = 1, n do
@@ -151,7 +151,10 @@ for g = 1, groups do
 end
 
 -- Refused above maxmemory, and by a key of another type, before anything else has changed.
-for g = 1, groups do redis.call('ZADD', KEYS[fill[g].b + WAKE], 0, 'w') end
+for g = 1, groups do
+  redis.call('ZADD', KEYS[fill[g].b + WAKE], 0, 'w')
+  fill[g].held.rung = 1
+end
 if groups == 0 or mode == 'inbox' then redis.call('HSET', meta, 'w', '') end
 
 if mode == 'moved' then
@@ -169,6 +172,7 @@ elseif window > 0 and #fresh > 0 then
     local one = is_odd and odd[i]
     if one and one[2] > now then
       pairs_later[#pairs_later + 1] = one[2] + window
+      until_later = math.max(until_later, one[2] + window)
       pairs_later[#pairs_later + 1] = ARGV[marks + i]
     else
       pairs_now[at + 1] = ARGV[marks + i]

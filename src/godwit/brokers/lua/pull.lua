@@ -17,6 +17,7 @@ local b, name, worker, limit, length = 2, ARGV[3], ARGV[4], tonumber(ARGV[5]), t
 local max_bytes, token, part, run = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), ARGV[10]
 local held, state = gauge(b, name, kept[4]), KEYS[b + GROUP]
 if not held then return {'gone'} end
+held.rung = 0
 local conf = redis.call('HMGET', state, 'looked', 'shortest', 'run', 'fm', 'fb', 'pulls', 'ordered', 'fo', 'c0', 'c1', 'c2',
   'c3')
 local leased = redis.call('ZCARD', KEYS[b + LEASES])
@@ -175,7 +176,6 @@ if taken > 0 then
   end
 end
 redis.call('HSET', state, unpack(changed))
-save()
 if taken < limit or limit <= 0 then
   local due = math.min(lease_due, delay_due, expiry_due)
   if due < math.huge then answer[3] = math.max(due - now, 0) end
@@ -187,7 +187,11 @@ if limit <= 0 or full or taken == limit then
   if waiting > 0 then
     answer[4] = 1
     local room = (flow_messages == 0 or flow_messages > leased + taken) and (flow_bytes == 0 or not full)
-    if room then redis.call('ZADD', KEYS[b + WAKE], 0, 'w') end
+    if room then
+      redis.call('ZADD', KEYS[b + WAKE], 0, 'w')
+      held.rung = 1
+    end
   end
 end
+save()
 return answer

@@ -51,7 +51,7 @@ local row = {'\147' .. pack(count, lowest, highest)}
 if group == '' then
   redis.call('UNLINK', KEYS[3], KEYS[4], KEYS[5])
   redis.call('HDEL', meta, 'spec', 'groups')
-  generation, began, until0, until1 = 0, 0, 0, 0
+  generation, began, until0, until1, until_later = 0, 0, 0, 0, 0
   write('queue_removed', nil, nil, 0, row)
 else
   redis.call('HSET', meta, 'groups', ARGV[5])

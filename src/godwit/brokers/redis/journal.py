@@ -138,7 +138,7 @@ def _trimming(spec: QueueSpec, partition: int) -> tuple[QueueName, tuple[str, ..
 
 def _counters(stored: bytes | None) -> list[int]:
     """Return the counters of a queue as `_step.lua` keeps them."""
-    return _decode_counters(b"\x9a" + stored) if stored else [0] * 10
+    return _decode_counters(b"\x9b" + stored) if stored else [0] * 11
 
 
 def _ends(values: list[Any], first: list[Any]) -> ShardEnds | None:

@@ -65,9 +65,13 @@ class Pool:
         When `signed`, each script's last argument is the run id of the server at the other end. `then` gives one more
         command, which may depend on that server.
         """
-        link = await self.acquire()
+        link = self.idle() or await self.acquire()
         if then is not None:
             commands = (*commands, then(link.server))
+        return await self.exchange(link, commands, signed=signed)
+
+    async def exchange(self, link: Link, commands: Sequence[Sequence[Argument]], *, signed: bool) -> list[Any]:
+        """Send commands over a connection that was acquired, and release it."""
         if signed:
             run_id = link.server.run_id
             commands = tuple((*command, run_id) if command[0] == "EVALSHA" else command for command in commands)
@@ -83,14 +87,21 @@ class Pool:
         self.release(link)
         return replies
 
-    async def acquire(self) -> Link:
-        """Return a connection for the caller alone."""
+    def idle(self) -> Link | None:
+        """Return a connection for the caller alone, if one is at hand."""
         while self._idle:
             link = self._idle.pop()
             if link.usable:
                 self._busy.add(link)
-                self._start_watch()
+                if self._watch is None:
+                    self._start_watch()
                 return link
+        return None
+
+    async def acquire(self) -> Link:
+        """Return a connection for the caller alone."""
+        if (link := self.idle()) is not None:
+            return link
         if self.open_connections < self.size:
             return await self._open()
         waiter: asyncio.Future[Link | None] = asyncio.get_running_loop().create_future()

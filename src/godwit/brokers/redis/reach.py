@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from godwit.brokers.redis.link import Argument, Server
@@ -33,7 +33,7 @@ class Reach:
         """The address as it may be shown."""
         return self._servers.shown
 
-    async def run(
+    def run(
         self,
         name: str,
         queue: str,
@@ -42,9 +42,9 @@ class Reach:
         *,
         again: bool = True,
         signed: bool = False,
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Run a script that takes the time and the queue first and, when `signed`, the server's run id last."""
-        return await self.run_script(name, keys, (self.now(), queue, *arguments), again=again, signed=signed)
+        return self.run_script(name, keys, (self.now(), queue, *arguments), again=again, signed=signed)
 
     async def run_replicated(
         self,

@@ -30,6 +30,8 @@ PASSING: Final = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRY
 """Errors that end by themselves: a server that starts, whose role changes, or a slot on its way to another server."""
 ELSEWHERE: Final = frozenset({"READONLY", "CLUSTERDOWN", "MASTERDOWN"})
 """Errors after which another server may be the right one."""
+UNTOUCHED: Final = PASSING | {"NOSCRIPT", "MOVED", "ASK"}
+"""Errors after which a script may be sent again: it was not run."""
 
 _REMEDIES: Final = {
     "READONLY": "Connect to the master: this is a replica, which takes no writes.",

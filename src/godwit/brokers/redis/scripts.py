@@ -22,6 +22,9 @@ class Script(NamedTuple):
     name: str
     source: str
     sha: str
+    before: str
+    after: str
+    """The points where tests let a process die."""
 
 
 @cache
@@ -29,7 +32,8 @@ def script(name: str) -> Script:
     """Return the script `name`, its parts put in."""
     source = _INCLUDE.sub(lambda found: _read(found[1]), _read(name))
     source = _COMMENT.sub("", source)
-    return Script(name, source, sha1(source.encode(), usedforsecurity=False).hexdigest())
+    digest = sha1(source.encode(), usedforsecurity=False).hexdigest()
+    return Script(name, source, digest, f"redis.before_{name}", f"redis.after_{name}")
 
 
 def _read(name: str) -> str:
