@@ -47,28 +47,33 @@ def encode_one(queue: Known, envelope: Envelope) -> tuple[tuple[str, ...], tuple
 
 def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...], tuple[Argument, ...]] | None:
     """Return keys and arguments for a chunk, or None when `publish.lua` has to look at each message."""
-    lanes_there, ttl_ms = queue.spec.lanes, queue.ttl_ms
+    lanes_there, ttl_ms, ordered = queue.spec.lanes, queue.ttl_ms, queue.ordered
     max_size, max_bytes, max_delayed, window = queue.limits
     used: dict[int, str] = {}
     places: list[str] = []
     expiries: list[int] = []
-    rows = []
-    marks = []
+    rows: list[tuple[object, ...]] = []
+    marks: list[str | bytes] = []
     total = 0
+    brief = not queue.keeps_body
     for envelope in chunk:
-        if not is_plain(queue, envelope):
-            return None
-        lane = lane_of(envelope.priority, lanes_there)
+        key, priority, size = envelope.ordering_key, envelope.priority, envelope.size
+        if envelope.deliver_at_ms is not None or envelope.group is not None or (ordered and key is not None):
+            return None  # as `is_plain` says, without its call
+        lane = lane_of(priority, lanes_there)
         place = used.get(lane)
         if place is None:
             place = used[lane] = _DIGITS[len(used) + 1]
         places.append(place)
-        expiry_ms = envelope.expiry_ms(ttl_ms)
+        expiry_ms = envelope.expiry_ms(ttl_ms) if ttl_ms or envelope.expires_at_ms else 0
         expiries.append(expiry_ms)
         marked = mark(envelope.id)
         marks.append(marked)
-        rows.append(_row(queue, envelope, marked, lane, expiry_ms))
-        total += envelope.size
+        if brief and not (envelope.schedule_id or envelope.campaign or envelope.replay_of):
+            rows.append((marked, envelope.type, priority, lane, key, expiry_ms, size))
+        else:
+            rows.append(_row(queue, envelope, marked, lane, expiry_ms))
+        total += size
     if window and len(set(marks)) < len(marks):
         return None
     digits = "".join([_DIGITS[lane] for lane in used])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import hiredis
 
@@ -82,6 +82,7 @@ class Ear:
 
     async def _hear_on(self, link: Link) -> bool:
         """Hear until the connection breaks, or nobody has wanted anything for a while: then say False."""
+        link.at_once = self._take_marker
         while True:
             wanted = self._wanted()
             if not wanted:
@@ -102,5 +103,8 @@ class Ear:
                 raise LinkLost("the server has stopped answering") from None
             if isinstance(reply, hiredis.ReplyError):
                 raise Refused(str(reply))
-            if reply is not None and (place := wanted.get(key := reply[0].decode())) is not None:
-                self._heard_marker(place, key)
+
+    def _take_marker(self, reply: Any) -> None:
+        """Wake for a marker as soon as it is read, a turn of the loop before its call returns."""
+        if isinstance(reply, list) and (place := self._heard.get(key := reply[0].decode())) is not None:
+            self._heard_marker(place, key)

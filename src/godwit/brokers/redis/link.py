@@ -55,6 +55,8 @@ class Link(asyncio.Protocol):
         self._lost: Exception | None = None
         self.idle_again: Callable[[Link], None] | None = None
         """Called when the reply to a call that nobody waits for any more has come."""
+        self.at_once: Callable[[Any], None] | None = None
+        """Called with every reply before anybody who waits for it goes on."""
 
     # The protocol
 
@@ -74,6 +76,8 @@ class Link(asyncio.Protocol):
 
     def _take(self, reply: Any) -> None:
         future, wanted, replies = self._waiting[0]
+        if self.at_once is not None:
+            self.at_once(reply)
         replies.append(reply)
         if len(replies) < wanted:
             return
