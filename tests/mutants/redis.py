@@ -116,8 +116,8 @@ REDIS: Final = (
     Mutant(
         name="redis: scripts are not loaded again",
         file="brokers/redis/server.py",
-        old='        if refusal.word == "NOSCRIPT" and what is not None:\n',
-        new='        if refusal.word == "NEVER" and what is not None:\n',
+        old='        if what is not None and any(refusal.word == "NOSCRIPT" for refusal in refusals.values()):\n',
+        new='        if what is not None and any(refusal.word == "NEVER" for refusal in refusals.values()):\n',
         tests=(f"{OUTAGES}test_scripts_are_loaded_again_after_the_server_forgot_them",),
     ),
     Mutant(
