@@ -63,7 +63,7 @@ async def test_a_dead_workers_messages_run_again_within_lease_plus_2_s_behind_10
 
 @pytest.mark.timeout(120)
 async def test_five_restarts_of_the_server_call_no_healthy_message_poison(tmp_path: Path, crew: Crew) -> None:
-    # Leases are moved by their length: what is left of it is the time the workers have to find the server again.
+    # After a restart a lease lasts its length: the time that workers have to find the server again.
     lease = timedelta(seconds=2)
     with redis_server() as server:
         async with remote(server.url) as harness:
