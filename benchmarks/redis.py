@@ -15,7 +15,7 @@ from typing import Final
 
 from redis.asyncio import Redis
 
-from benchmarks.peers import SIDES, Found, compare, effective, share
+from benchmarks.peers import SIDES, Found, compare, effective, reasons, share
 from benchmarks.raw_redis import FIELD, RawStream
 from benchmarks.results import REPEATS, Report, Result, report
 from godwit.brokers.contract import Broker
@@ -162,4 +162,4 @@ def run() -> Report:
         "levels": "bulk publish at the broker with sealed messages, everything else through the manager and the worker",
         "ttl": f"{TTL.days} days where a row says so; the manager's queue has its own",
     }
-    return report("redis", settings, results)
+    return report("redis", settings, results, reasons(results))
