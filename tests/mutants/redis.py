@@ -109,7 +109,7 @@ REDIS: Final = (
     Mutant(
         name="redis: what a lost pull leased is not handed back",
         file="brokers/redis/taking.py",
-        old="            await self._give_back(queue, group, token)\n",
+        old="            await self._give_back(order, partition, token)\n",
         new="",
         tests=(f"{OUTAGES}test_what_a_pull_leased_whose_reply_was_lost_is_handed_back_at_once",),
     ),
