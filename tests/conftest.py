@@ -52,8 +52,16 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep groups of tests (`xdist_group`) together: xdist 3.8 names them in a field that pytest 9.2 does not read."""
+    """Keep groups of tests together, and let none ask for more time than a run can spare.
+
+    xdist 3.8 writes the group (`xdist_group`) into a field that pytest 9.2 does not read.
+    """
     for item in items:
+        marker = item.get_closest_marker("timeout")
+        if marker is not None and marker.args[0] > stuck.LONGEST_TEST_SECONDS:
+            raise pytest.UsageError(
+                f"{item.nodeid} asks for {marker.args[0]} s; {stuck.LONGEST_TEST_SECONDS} is the most."
+            )
         grouped = getattr(item, "_nodeid", None)
         if grouped is not None and grouped != item.nodeid:
             item._id = coerce_node_id(grouped)

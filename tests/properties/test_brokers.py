@@ -78,12 +78,12 @@ def check(machine: type[Working]) -> None:
     assert {what for what in wanted if not machine.seen[what]} == set()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300)
 def test_the_memory_broker_does_what_the_model_does() -> None:
     check(MemoryAgainstTheModel)
 
 
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in {"memory", *REAL_TIME, *TOPOLOGIES}])
 def test_every_other_broker_does_what_the_memory_broker_does(backend: str) -> None:
     check(type(f"{backend}AgainstMemory", (BrokerAgainstMemory,), {"backend": backend, "seen": Counter()}))
