@@ -130,7 +130,10 @@ class Storm:
         async def drained() -> bool:
             return (await harness.stats()).depth == 0
 
-        await eventually(drained, within=within, what="an empty queue")
+        try:
+            await eventually(drained, within=within, what="an empty queue")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {await harness.stats()}") from error
         (self.place / "stop").touch()
         await self.crew.finished(*self._running.values())
         published, worked = read_all(self.place, "publisher"), read_all(self.place, "worker")
