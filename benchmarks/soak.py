@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
 import secrets
 import shutil
@@ -158,12 +157,19 @@ def steadily(where: str, minutes: float, rate: int, console: Console, *, keep: b
     return 1 if any(one.verdict == "BELOW" for one in result.results) else 0
 
 
-def on_spark() -> int:
-    """Kill drivers, tasks and stores as the tests do, over five and ten times as many rows."""
-    sizes = {"GODWIT_SPARK_ROWS": "1000000", "GODWIT_SPARK_SINK_ROWS": "500000"}
-    tests = ("tests/pipeline/test_exactly_once.py", "tests/pipeline/test_sink_storm.py")
-    command = [sys.executable, "-m", "pytest", "-x", "-o", "timeout=7200", *tests]
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, **sizes}, check=False).returncode
+def on_spark(rows: int, console: Console, *, keep: bool) -> int:
+    """Soak the pipeline: kills first, then what a row costs as the journal grows."""
+    from benchmarks import spark_soak
+    from benchmarks.__main__ import show
+
+    code = spark_soak.kills()
+    if code:
+        return code
+    result = spark_soak.growth(rows, console)
+    show(result, console)
+    if keep:
+        save(result)
+    return 1 if any(one.verdict == "BELOW" for one in result.results) else 0
 
 
 def main(arguments: list[str]) -> int:
@@ -171,14 +177,17 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev soak", description="The long run under faults.")
     parser.add_argument("--minutes", type=float, default=5, help="how long (default: 5)")
     parser.add_argument("--broker", choices=("sqlite", "redis"), default="sqlite", help="which one (default: sqlite)")
-    parser.add_argument("--spark", action="store_true", help="the pipeline and its sink, with 1,000,000 rows, instead")
+    parser.add_argument(
+        "--spark", action="store_true", help="the pipeline and its sink, under kills and as the journal grows, instead"
+    )
+    parser.add_argument("--rows", type=int, default=10_000_000, help="the large journal of --spark (default: 10000000)")
     parser.add_argument("--steady", choices=("embedded", "servers"), help="a steady rate with recorder instead")
     parser.add_argument("--rate", type=int, default=1_000, help="messages a second of --steady (default: 1000)")
     parser.add_argument("--no-save", action="store_true", help="leave docs/benchmarks as it is")
     options = parser.parse_args(arguments)
     console = Console()
     if options.spark:
-        return on_spark()
+        return on_spark(options.rows, console, keep=not options.no_save)
     if options.steady:
         return steadily(options.steady, options.minutes, options.rate, console, keep=not options.no_save)
     if options.broker == "redis":

@@ -1,4 +1,4 @@
-"""Drivers as child processes: started, watched, killed with -9; and what they must not leave behind."""
+"""Drivers as child processes: started, held, watched, killed with -9; and what they must not leave behind."""
 
 from __future__ import annotations
 
@@ -7,36 +7,59 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from godwit.pipeline.gateway import PORT, SECRET, Jvm, start
 from godwit.pipeline.jobs.run import RunSettings
+from godwit.pipeline.runfolder import run_folder
+from godwit.pipeline.session import JVM_OPTIONS, configuration
 from tests.project.specification import ROOT
 
-PATIENCE_SECONDS = 900
+PATIENCE_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "240"))
+HOLD = "GODWIT_TEST_HOLD"
+"""Names a file: a driver waits behind its first batch until it is there."""
 
 
 class Driver:
-    """One driver process in a process group of its own, so that everything it starts is known to be its."""
+    """One driver process in a session of its own, so that everything it starts is known to be its.
+
+    With a `jvm` it uses that one, as below `spark-submit`, instead of starting one: a start takes most of its time.
+    """
 
     def __init__(
-        self, settings: RunSettings, *, fault: str = "", module: str = "tests.pipeline.driver",
+        self,
+        settings: RunSettings | Sequence[str],
+        *,
+        fault: str = "",
+        jvm: Jvm | None = None,
+        hold: Path | None = None,
+        module: str = "tests.pipeline.driver",
+        python: Path | str = sys.executable,
+        folder: Path = ROOT,
         environment: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.lines: list[str] = []
+        words = [msgspec.json.encode(settings).decode()] if isinstance(settings, RunSettings) else settings
+        variables = {**os.environ, **(environment or {}), "GODWIT_FAULT": fault, HOLD: str(hold or "")}
+        if jvm is not None:
+            variables |= {PORT: str(jvm.port), SECRET: jvm.secret}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, msgspec.json.encode(settings).decode()],
-            cwd=ROOT,
-            env={**os.environ, "GODWIT_FAULT": fault, **(environment or {})},
+            [str(python), "-m", module, *words],
+            cwd=folder,
+            env=variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
+        _started.append(self)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -45,28 +68,30 @@ class Driver:
         self.lines.extend(line.rstrip() for line in self._process.stdout)
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def batches(self) -> int:
         return sum(line.startswith("batch") for line in self.lines)
 
+    @property
+    def over(self) -> bool:
+        return self._process.poll() is not None
+
     def until(self, batches: int) -> None:
         """Wait until so many batches are done."""
-        self._wait(lambda: self.batches >= batches or self._process.poll() is not None)
+        until(lambda: self.batches >= batches or self.over)
         assert self.batches >= batches, "\n".join(self.lines)
 
     def kill(self) -> None:
-        """End it with -9, now."""
-        os.kill(self._process.pid, signal.SIGKILL)
+        """End it and everything it started with -9, now."""
+        for pid in (self._process.pid, *members(self._process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.end()
 
     def end(self) -> int:
         """Wait for its end and for the end of everything it started; return how it ended."""
         code = self._process.wait(PATIENCE_SECONDS)
-        self._wait(lambda: not members(self._process.pid))
-        self._reader.join()
+        until(lambda: not members(self._process.pid))
+        self._reader.join(PATIENCE_SECONDS)
         assert self._process.stdout is not None
         self._process.stdout.close()
         return code
@@ -80,13 +105,24 @@ class Driver:
         """Check that it came to its end."""
         assert self.end() == 0, "\n".join(self.lines)
 
-    @staticmethod
-    def _wait(condition: object) -> None:
-        assert callable(condition)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+
+_started: list[Driver] = []
+
+
+def kill_all() -> None:
+    """End the drivers that a failed test left behind."""
+    while _started:
+        driver = _started.pop()
+        if not driver.over:
+            driver.kill()
+
+
+def until(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "too late"
+        time.sleep(0.05)
 
 
 def members(group: int) -> list[int]:
@@ -102,10 +138,26 @@ def members(group: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def class_archive(folder: Path, settings: RunSettings) -> Iterator[dict[str, str]]:
-    """Run one driver that writes its JVM's classes to a file; drivers started with it start in half the time."""
-    archive = folder / "classes.jsa"
-    dumping = {"JDK_JAVA_OPTIONS": f"-XX:ArchiveClassesAtExit={archive}"}
-    Driver(settings, environment=dumping).finished()
-    yield {"JDK_JAVA_OPTIONS": f"-XX:SharedArchiveFile={archive}"} if archive.exists() else {}
-    archive.unlink(missing_ok=True)
+def lasting_jvm(fault: str = "") -> Iterator[Jvm]:
+    """Run a JVM that outlives the drivers which use it, one after the other; `fault` is for its Python workers."""
+    with tempfile.TemporaryDirectory() as root, run_folder(Path(root)) as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GODWIT_FAULT", fault)
+        conf = configuration("drivers", "local[2]", folder, {}, "error")
+        jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
+        try:
+            yield jvm
+        finally:
+            jvm.kill()
+
+
+def release() -> None:
+    """Stop what a driver that was killed left in the JVM that this process uses and did not start."""
+    if PORT not in os.environ:
+        return
+    gateway = Jvm(None, int(os.environ[PORT]), os.environ[SECRET]).connect()
+    companion = gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$").getField("MODULE$").get(None)
+    left = companion.getActive()
+    if left.isDefined():
+        left.get().stop()
+    gateway.jvm.org.apache.spark.sql.classic.SparkSession.clearDefaultSession()
+    gateway.close()

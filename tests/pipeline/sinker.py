@@ -7,19 +7,19 @@ import sys
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from godwit.pipeline.session import spark_session
+from tests.pipeline.drivers import release
 
 
 def main() -> None:
     url, rows, parts = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     # Tasks may fail often: a fifth of their blocks kill the Python process that sends them.
+    release()
     with spark_session("sinker", master="local[2,100]") as spark:
         table = spark.range(0, rows, 1, parts).select(
             F.col("id").cast("string").alias("key"),
             F.to_json(F.struct(F.col("id").alias("n"))).alias("payload"),
         )
-        print("ready", flush=True)
         table.write.format("godwit").mode("append").options(url=url, queue="orders", runId="storm").save()
-        print("done", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,47 +1,70 @@
+"""The audit as a transform. Histories and damages share two audits, a shard each: a plan takes longer than its rows."""
+
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from godwit.brokers.contract import Ack
+from godwit.brokers.contract import Ack, Snapshot
 from godwit.core.clock import from_ms
 from godwit.core.envelope import seal
 from godwit.core.journal import Event
 from godwit.core.message import Message
 from godwit.core.projection import Projection
 from godwit.pipeline.transforms import audit
-from tests.pipeline.histories import LEASE, ORDERED, PLAIN, QUEUE, SHARD, History, Row, journal
+from tests.pipeline.histories import LEASE, ORDERED, PLAIN, QUEUE, History, Row, journal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Copy = tuple[str, int]
+LISTING = "shard string, queue string, group string, publish_seq long, message_id string"
 
 
-def ordered(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([(SHARD, ORDERED)], "shard string, group string")
+class Audited:
+    """One audit of several histories, each of them a shard named after what it shows."""
+
+    def __init__(self, spark: SparkSession, histories: dict[str, list[Row]], before: Audited | None = None) -> None:
+        rows = [{**row, "shard": name} for name, past in histories.items() for row in past]
+        keeping = [(name, ORDERED) for name in histories if name != UNORDERED]
+        found = audit.audited(
+            journal(spark, rows).select(*audit.COLUMNS),
+            before.table(*histories) if before is not None else None,
+            spark.createDataFrame(keeping, "shard string, group string"),
+            removals=True,
+        )
+        self._spark = spark
+        self._open = found.open.collect()
+        self._findings = found.findings.collect()
+        found.steps.unpersist()
+
+    def open(self, name: str) -> list[Any]:
+        """Return the copies of a history that have not ended."""
+        return [row for row in self._open if row.shard == name]
+
+    def table(self, *names: str) -> DataFrame:
+        """Return open copies as a table with no past, as one that was written and read again."""
+        return self._spark.createDataFrame([row for name in names for row in self.open(name)], audit.OPEN)
+
+    def findings(self, name: str) -> list[Any]:
+        """Return what is wrong with a history."""
+        return [row for row in self._findings if row.shard == name]
 
 
-def audited(
-    spark: SparkSession, rows: list[Row], before: DataFrame | None = None, *, removals: bool = True
-) -> audit.Audit:
-    found = audit.audited(journal(spark, rows).select(*audit.COLUMNS), before, ordered(spark), removals=removals)
-    return found._replace(open=kept(spark, found.open))
+UNORDERED = "swapped where order is not kept"
 
 
-def kept(spark: SparkSession, found: DataFrame) -> DataFrame:
-    """Return a table with no past, as one that was written and read again."""
-    return spark.createDataFrame(found.collect(), audit.OPEN)
+def copies(found: Iterable[Any]) -> dict[Copy, str]:
+    return {(row.group, row.publish_seq): row.state for row in found}
 
 
-def copies(found: DataFrame) -> dict[Copy, str]:
-    return {(row.group, row.publish_seq): row.state for row in found.collect()}
-
-
-def kinds(found: DataFrame) -> set[tuple[str, str, int]]:
-    return {(row.kind, row.group, row.publish_seq) for row in found.collect()}
+def kinds(found: DataFrame | Iterable[Any]) -> set[tuple[str, str, int]]:
+    rows = found.collect() if hasattr(found, "collect") else found
+    return {(row.kind, row.group, row.publish_seq) for row in rows}
 
 
 def live(rows: list[Row]) -> dict[Copy, str]:
@@ -51,60 +74,51 @@ def live(rows: list[Row]) -> dict[Copy, str]:
     return {(copy.group, copy.publish_seq): copy.state for copy in projection.copies.values()}
 
 
-async def history(seed: int, steps: int = 400) -> History:
-    past = History(seed)
-    await past.begin()
-    await past.go_on(steps)
-    return past
+class Pasts:
+    """What happened, before any audit: the histories of all tests below."""
 
+    def __init__(self) -> None:
+        self.rows: dict[str, list[Row]] = {}
+        self.more: dict[str, list[Row]] = {}
+        self.snapshots: dict[str, Snapshot] = {}
+        self.now: dict[str, datetime] = {}
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_a_real_history_has_no_findings_and_ends_with_what_the_broker_holds(
-    spark: SparkSession, seed: int
-) -> None:
-    past = await history(seed)
-    rows = await past.rows()
-    found = audited(spark, rows)
-    assert kinds(found.findings) == set()
-    assert copies(found.open) == live(rows)
-    snapshot = await past.snapshot()
-    listing = spark.createDataFrame(
-        [(SHARD, QUEUE, copy.group, copy.publish_seq, copy.message_id) for copy in snapshot.copies],
-        "shard string, queue string, group string, publish_seq long, message_id string",
-    )
-    listed = spark.createDataFrame([(SHARD, snapshot.position.seq)], "shard string, seq long")
-    assert kinds(audit.lost(found.open, listing, listed)) == set()
-    assert kinds(audit.unrecorded(found.open, listing)) == set()
-    assert len(copies(found.open)) > 20
-    assert set(copies(found.open).values()) == {"waiting", "leased", "dead"}
+    async def play(self) -> None:
+        for seed in (1, 2, 4, 5, 6):
+            past = await _history(seed)
+            name = f"real {seed}"
+            self.rows[name] = await past.rows()
+            self.snapshots[name] = await past.snapshot()
+            self.now[name] = from_ms(past.clock.now_ms())
+        past = await _history(3)
+        self.rows["carried"] = await past.rows()
+        await past.go_on(300)
+        self.rows["whole"] = await past.rows()
+        self.more["carried"] = await past.rows(after=self.rows["carried"][-1]["seq"])
+        self._damage(self.rows["real 5"])
+        self._swap(await _ordered_rows())
+        self.rows["overtaken"] = await _overtaken()
 
+    def _damage(self, rows: list[Row]) -> None:
+        acked = next(row for row in rows if row["event"] == "acked")
+        self.rows["doubled end"] = planted(rows, acked)
+        held = next(copy for copy, state in live(rows).items() if state == "leased")
+        delivered = next(
+            row for row in reversed(rows) if row["event"] == "delivered" and (row["group"], row["publish_seq"]) == held
+        )
+        self.rows["second lease"] = planted(rows, delivered, delivery_id="another")
 
-async def test_an_audit_goes_on_where_the_last_one_ended(spark: SparkSession) -> None:
-    past = await history(3)
-    first = await past.rows()
-    carried = audited(spark, first).open
-    await past.go_on(300)
-    found = audited(spark, await past.rows(after=first[-1]["seq"]), carried)
-    whole = audited(spark, await past.rows())
-    assert kinds(found.findings) == set()
-    assert {tuple(row) for row in found.open.collect()} == {tuple(row) for row in whole.open.collect()}
-
-
-async def test_a_copy_missing_from_the_listing_is_lost_and_one_too_many_is_doubled(spark: SparkSession) -> None:
-    past = await history(4)
-    found = audited(spark, await past.rows())
-    there = sorted(copies(found.open))
-    gone, extra = there[0], (PLAIN, 10**9)
-    listing = spark.createDataFrame(
-        [(SHARD, QUEUE, group, number, "id") for group, number in [*there[1:], extra]],
-        "shard string, queue string, group string, publish_seq long, message_id string",
-    )
-    born = {(row.group, row.publish_seq): row.born for row in found.open.collect()}
-    listed = spark.createDataFrame([(SHARD, born[gone])], "shard string, seq long")
-    earlier = spark.createDataFrame([(SHARD, born[gone] - 1)], "shard string, seq long")
-    assert kinds(audit.lost(found.open, listing, listed)) == {("lost", *gone)}
-    assert kinds(audit.lost(found.open, listing, earlier)) == set()
-    assert kinds(audit.unrecorded(found.open, listing)) == {("duplicated", *extra)}
+    def _swap(self, rows: list[Row]) -> None:
+        swapped = [
+            {**row, "publish_seq": {1: 2, 2: 1}.get(row["publish_seq"], row["publish_seq"])}
+            if row["event"] in {"delivered", "acked"}
+            else row
+            for row in rows
+        ]
+        self.rows |= {"in order": rows, "swapped": swapped, UNORDERED: swapped}
+        border = next(number for number, row in enumerate(swapped) if row["event"] == "acked") + 1
+        self.rows["swapped over a border"] = swapped[:border]
+        self.more["swapped over a border"] = swapped[border:]
 
 
 def planted(rows: list[Row], row: Row, **changes: Any) -> list[Row]:
@@ -113,54 +127,14 @@ def planted(rows: list[Row], row: Row, **changes: Any) -> list[Row]:
     return [*rows, {**row, "seq": last["seq"] + 1, "at": last["at"], **changes}]
 
 
-async def test_a_doubled_end_and_a_second_lease_are_found(spark: SparkSession) -> None:
-    past = await history(5)
-    rows = await past.rows()
-    acked = next(row for row in rows if row["event"] == "acked")
-    twice = audited(spark, planted(rows, acked))
-    assert kinds(twice.findings) == {("duplicated", acked["group"], acked["publish_seq"])}
-    held = next(copy for copy, state in live(rows).items() if state == "leased")
-    delivered = next(
-        row for row in reversed(rows) if row["event"] == "delivered" and (row["group"], row["publish_seq"]) == held
-    )
-    overlapping = audited(spark, planted(rows, delivered, delivery_id="another"))
-    assert kinds(overlapping.findings) == {("duplicated", *held)}
-    assert [row.what for row in overlapping.findings.collect()] == ["deliver of a copy that was leased"]
+async def _history(seed: int, steps: int = 400) -> History:
+    past = History(seed)
+    await past.begin()
+    await past.go_on(steps)
+    return past
 
 
-async def test_a_swapped_order_is_found_only_where_order_is_kept(spark: SparkSession) -> None:
-    rows = await ordered_rows()
-    assert kinds(audited(spark, rows).findings) == set()
-    deliveries = [row for row in rows if row["event"] == "delivered"]
-    first, second = deliveries[0], deliveries[1]
-    swapped = [
-        {**row, "publish_seq": {1: 2, 2: 1}.get(row["publish_seq"], row["publish_seq"])}
-        if row["event"] in {"delivered", "acked"}
-        else row
-        for row in rows
-    ]
-    assert (first["publish_seq"], second["publish_seq"]) == (1, 2)
-    assert kinds(audited(spark, swapped).findings) == {("out_of_order", ORDERED, 1)}
-    unordered = audit.audited(
-        journal(spark, swapped).select(*audit.COLUMNS), None, ordered(spark).limit(0), removals=False
-    )
-    assert kinds(unordered.findings) == set()
-
-
-async def test_an_order_swapped_over_the_border_of_two_audits_is_found(spark: SparkSession) -> None:
-    rows = [
-        {**row, "publish_seq": {1: 2, 2: 1}.get(row["publish_seq"], row["publish_seq"])}
-        if row["event"] in {"delivered", "acked"}
-        else row
-        for row in await ordered_rows()
-    ]
-    border = next(number for number, row in enumerate(rows) if row["event"] == "acked") + 1
-    first = audited(spark, rows[:border])
-    assert kinds(first.findings) == set()
-    assert kinds(audited(spark, rows[border:], first.open).findings) == {("out_of_order", ORDERED, 1)}
-
-
-async def ordered_rows() -> list[Row]:
+async def _ordered_rows() -> list[Row]:
     """Three messages of one key, handled one after the other."""
     past = History(0)
     await past.begin()
@@ -171,37 +145,126 @@ async def ordered_rows() -> list[Row]:
     return [row for row in await past.rows() if row["group"] != PLAIN]
 
 
-async def test_leases_and_schedules_past_their_time_are_stuck(spark: SparkSession) -> None:
-    past = await history(6)
-    found = audited(spark, await past.rows())
-    now = from_ms(past.clock.now_ms())
-    assert kinds(audit.stuck(found.open, now, timedelta(hours=1))) == set()
-    later = now + timedelta(hours=1)
-    stuck = kinds(audit.stuck(found.open, later, timedelta(minutes=1)))
-    leased = {("stuck", *copy) for copy, state in copies(found.open).items() if state == "leased"}
-    assert leased
-    assert leased <= stuck
-    assert {what for what in stuck if what not in leased} == {
-        ("stuck", row.group, row.publish_seq)
-        for row in found.open.collect()
-        if row.state == "waiting" and row.deliver_at is not None and not row.delivered
-    }
-
-
-async def test_a_copy_that_later_ones_overtook_long_ago_is_suspect(spark: SparkSession) -> None:
+async def _overtaken() -> list[Row]:
+    """Messages that wait, and at the end the delivery of the one of its lane that was ready last."""
     past = History(7)
     await past.begin()
     for _ in range(4):
         await past.publish()
         past.clock.advance(timedelta(seconds=1))
     rows = [row for row in await past.rows() if row["event"] == "enqueued"]
-    lane = max({row["lane"] for row in rows}, key=lambda lane: sum(row["lane"] == lane for row in rows))
-    mine = [row for row in rows if row["group"] == PLAIN and row["lane"] == lane]
-    last = mine[-1]
+    last = _same_lane(rows)[-1]
     at: datetime = last["at"] + timedelta(seconds=5)
-    overtaking = {**last, "event": "delivered", "seq": 10_000, "at": at, "wait_ms": 5_000, "lease_until": at + LEASE}
-    found = audited(spark, [*rows, overtaking])
-    ready_before = {("suspect", PLAIN, row["publish_seq"]) for row in mine if row["ready_at"] < last["ready_at"]}
+    late = {**last, "event": "delivered", "seq": 10_000, "at": at, "wait_ms": 5_000, "lease_until": at + LEASE}
+    return [*rows, late]
+
+
+def _same_lane(rows: list[Row]) -> list[Row]:
+    """Return the rows of the busiest lane."""
+    lane = max({row["lane"] for row in rows}, key=lambda lane: sum(row["lane"] == lane for row in rows))
+    return [row for row in rows if row["group"] == PLAIN and row["lane"] == lane]
+
+
+@pytest.fixture(scope="module")
+def pasts() -> Pasts:
+    made = Pasts()
+    asyncio.run(made.play())
+    return made
+
+
+@pytest.fixture(scope="module")
+def first(spark: SparkSession, pasts: Pasts) -> Audited:
+    return Audited(spark, pasts.rows)
+
+
+@pytest.fixture(scope="module")
+def second(spark: SparkSession, pasts: Pasts, first: Audited) -> Audited:
+    """The audit of what came later, going on from the first one."""
+    return Audited(spark, pasts.more, first)
+
+
+@pytest.mark.parametrize("name", ["real 1", "real 2"])
+def test_a_real_history_has_no_findings_and_ends_with_what_the_broker_holds(
+    spark: SparkSession, pasts: Pasts, first: Audited, name: str
+) -> None:
+    assert first.findings(name) == []
+    assert copies(first.open(name)) == live(pasts.rows[name])
+    snapshot = pasts.snapshots[name]
+    listing = spark.createDataFrame(
+        [(name, QUEUE, copy.group, copy.publish_seq, copy.message_id) for copy in snapshot.copies], LISTING
+    )
+    listed = spark.createDataFrame([(name, snapshot.position.seq)], "shard string, seq long")
+    assert kinds(audit.lost(first.table(name), listing, listed)) == set()
+    assert kinds(audit.unrecorded(first.table(name), listing)) == set()
+    assert len(first.open(name)) > 20
+    assert set(copies(first.open(name)).values()) == {"waiting", "leased", "dead"}
+
+
+def test_an_audit_goes_on_where_the_last_one_ended(first: Audited, second: Audited) -> None:
+    assert second.findings("carried") == []
+    assert {tuple(row)[1:] for row in second.open("carried")} == {tuple(row)[1:] for row in first.open("whole")}
+
+
+def test_a_copy_missing_from_the_listing_is_lost_and_one_too_many_is_doubled(
+    spark: SparkSession, first: Audited
+) -> None:
+    name = "real 4"
+    found = first.table(name)
+    there = sorted(copies(first.open(name)))
+    gone, extra = there[0], (PLAIN, 10**9)
+    listing = spark.createDataFrame(
+        [(name, QUEUE, group, number, "id") for group, number in [*there[1:], extra]], LISTING
+    )
+    born = {(row.group, row.publish_seq): row.born for row in first.open(name)}
+    listed = spark.createDataFrame([(name, born[gone])], "shard string, seq long")
+    earlier = spark.createDataFrame([(name, born[gone] - 1)], "shard string, seq long")
+    assert kinds(audit.lost(found, listing, listed)) == {("lost", *gone)}
+    assert kinds(audit.lost(found, listing, earlier)) == set()
+    assert kinds(audit.unrecorded(found, listing)) == {("duplicated", *extra)}
+
+
+def test_a_doubled_end_and_a_second_lease_are_found(pasts: Pasts, first: Audited) -> None:
+    acked = pasts.rows["doubled end"][-1]
+    assert kinds(first.findings("doubled end")) == {("duplicated", acked["group"], acked["publish_seq"])}
+    held = pasts.rows["second lease"][-1]
+    assert kinds(first.findings("second lease")) == {("duplicated", held["group"], held["publish_seq"])}
+    assert [row.what for row in first.findings("second lease")] == ["deliver of a copy that was leased"]
+
+
+def test_a_swapped_order_is_found_only_where_order_is_kept(pasts: Pasts, first: Audited) -> None:
+    deliveries = [row["publish_seq"] for row in pasts.rows["in order"] if row["event"] == "delivered"]
+    assert deliveries[:2] == [1, 2]
+    assert kinds(first.findings("in order")) == set()
+    assert kinds(first.findings("swapped")) == {("out_of_order", ORDERED, 1)}
+    assert kinds(first.findings(UNORDERED)) == set()
+
+
+def test_an_order_swapped_over_the_border_of_two_audits_is_found(first: Audited, second: Audited) -> None:
+    assert kinds(first.findings("swapped over a border")) == set()
+    assert kinds(second.findings("swapped over a border")) == {("out_of_order", ORDERED, 1)}
+
+
+def test_leases_and_schedules_past_their_time_are_stuck(pasts: Pasts, first: Audited) -> None:
+    name = "real 6"
+    found, now = first.table(name), pasts.now[name]
+    assert kinds(audit.stuck(found, now, timedelta(hours=1))) == set()
+    later = now + timedelta(hours=1)
+    stuck = kinds(audit.stuck(found, later, timedelta(minutes=1)))
+    leased = {("stuck", *copy) for copy, state in copies(first.open(name)).items() if state == "leased"}
+    assert leased
+    assert leased <= stuck
+    assert {what for what in stuck if what not in leased} == {
+        ("stuck", row.group, row.publish_seq)
+        for row in first.open(name)
+        if row.state == "waiting" and row.deliver_at is not None and not row.delivered
+    }
+
+
+def test_a_copy_that_later_ones_overtook_long_ago_is_suspect(pasts: Pasts, first: Audited) -> None:
+    *rows, late = pasts.rows["overtaken"]
+    mine, at = _same_lane(rows), late["at"]
+    ready_before = {("suspect", PLAIN, row["publish_seq"]) for row in mine if row["ready_at"] < late["ready_at"]}
     assert ready_before
-    assert kinds(audit.suspect(found.open, at + timedelta(seconds=1), LEASE)) == set()
-    assert kinds(audit.suspect(found.open, at + LEASE + timedelta(seconds=1), LEASE)) == ready_before
+    found = first.table("overtaken")
+    assert kinds(audit.suspect(found, at + timedelta(seconds=1), LEASE)) == set()
+    assert kinds(audit.suspect(found, at + LEASE + timedelta(seconds=1), LEASE)) == ready_before

@@ -18,7 +18,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from godwit.brokers.sqlite import SqliteBroker
+from godwit.core.errors import InvalidSetting, RowsRefused
 from godwit.core.queues import QueueSpec
+from godwit.pipeline.checking import refuse_bad_rows
+from godwit.pipeline.sink import write_options
 from tests.pipeline.making import url_of
 from tests.pipeline.oracle import journal_rows
 from tests.project.specification import ROOT
@@ -96,7 +99,7 @@ def test_a_stream_sends_each_row_once(spark: SparkSession, file: Path, tmp_path:
             .parquet(str(source)).writeStream.format("godwit").option("url", url_of(file)).option("queue", "orders")
             .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         )  # fmt: skip
-        query.awaitTermination()
+        assert query.awaitTermination(120)
 
     follow()
     assert len(arrived(file)) == 1_500
@@ -138,6 +141,25 @@ def test_one_bad_row_holds_back_all_rows_of_its_task(spark: SparkSession, file: 
     assert arrived(file) == []
 
 
+def test_a_whole_table_is_checked_before_anything_of_it_is_sent(spark: SparkSession, file: Path) -> None:
+    table = orders(spark, 1_000, 4)
+    assert refuse_bad_rows(table, url_of(file), queue="orders") == 1_000
+    bad = F.when(F.col("key").isin("10", "900"), F.lit(None)).otherwise(F.col("payload"))
+    with pytest.raises(RowsRefused, match=r"2 of 1,000 rows cannot be messages.*payload is null") as refused:
+        refuse_bad_rows(table.withColumn("payload", bad), url_of(file), queue="orders")
+    assert [("'10'" in sample, "'900'" in sample) for sample in refused.value.samples] == [(True, False), (False, True)]
+    with pytest.raises(InvalidSetting, match="column is 'colour'"):
+        refuse_bad_rows(table.withColumn("colour", F.lit(1)), url_of(file), queue="orders")
+    assert arrived(file) == []
+
+
+def test_progress_that_is_written_down_later_is_refused() -> None:
+    given = {"url": "sqlite:///godwit.db", "queue": "orders", "asyncProgressTrackingEnabled": "true"}
+    with pytest.raises(InvalidSetting, match="option asyncProgressTrackingEnabled"):
+        write_options(given, stream=True)
+    assert write_options(given | {"asyncProgressTrackingEnabled": "false"}, stream=True).queue == "orders"
+
+
 SENDER = """
 import sys
 import pyarrow as pa
@@ -157,6 +179,7 @@ def test_a_sender_killed_anywhere_is_finished_by_the_next_long_after_the_dedup_w
             cwd=ROOT,
             env={**os.environ, "GODWIT_FAULT": fault},
             check=False,
+            timeout=60,
         )
         codes.append(ran.returncode)
     assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0]

@@ -9,16 +9,19 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from godwit.brokers.contract import Broker
 from godwit.brokers.urls import connect as connect_broker
-from godwit.core.errors import StoreRequired
+from godwit.core.errors import PipelineFailed, StoreRequired
 from godwit.store.contract import Store
 from godwit.store.pipelines import Pipelines
 from godwit.store.urls import connect as connect_store
 
 T = TypeVar("T")
+ANSWER_SECONDS: Final = 300.0
+"""No call waits for ever. A batch of a million rows is published in seconds."""
+CLOSE_SECONDS: Final = 20.0
 
 
 class Connections:
@@ -46,11 +49,12 @@ class Connections:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._run(self._close())
+            self._run(self._close(), CLOSE_SECONDS)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            self._thread.join(CLOSE_SECONDS)
+            if not self._thread.is_alive():
+                self._loop.close()
 
     def broker(self, call: Callable[[Broker], Awaitable[T]]) -> T:
         """Carry out a call of the broker."""
@@ -66,9 +70,9 @@ class Connections:
         assert self._store is not None  # noqa: S101 # open inside the block
         return self._run(call(self._store))
 
-    def run(self, call: Awaitable[T]) -> T:
+    def run(self, call: Awaitable[T], *, seconds: float = ANSWER_SECONDS) -> T:
         """Carry out anything else that belongs in the same event loop."""
-        return self._run(call)
+        return self._run(call, seconds)
 
     async def _open(self) -> None:
         self._store = connect_store(self.store_url)
@@ -84,8 +88,15 @@ class Connections:
         if self._store is not None:
             await self._store.close()
 
-    def _run(self, call: Awaitable[T]) -> T:
+    def _run(self, call: Awaitable[T], seconds: float = ANSWER_SECONDS) -> T:
         async def carry_out() -> T:
             return await call
 
-        return asyncio.run_coroutine_threadsafe(carry_out(), self._loop).result()
+        answer = asyncio.run_coroutine_threadsafe(carry_out(), self._loop)
+        try:
+            return answer.result(seconds)
+        except TimeoutError:
+            if answer.done():
+                raise  # the call's own
+            answer.cancel()
+            raise PipelineFailed("NoAnswer", f"broker or store did not answer within {seconds:.0f} seconds") from None

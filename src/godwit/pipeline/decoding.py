@@ -19,6 +19,7 @@ from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event
 
 BATCH_ROWS: Final = 10_000
+_INTEGER: Final = pa.int64()
 _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 _NO_LAYOUT: Final[tuple[str, ...]] = ()
 
@@ -146,8 +147,8 @@ class _Header:
         if place is None:
             return None
         values = self._columns[place]
-        if values.count(values[0]) == len(values):
-            one = _array(values[:1], type_)
+        if values[-1] == values[0] and values.count(values[0]) == len(values):
+            one = _array_of(values[:1], type_)
             return pa.nulls(self._size, type_) if values[0] is None else pa.repeat(one[0], self._size)
         if self._places is None:
             self._places = pa.array(np.repeat(np.arange(len(self._counts)), self._counts))
@@ -167,6 +168,14 @@ def _layout(event: str) -> tuple[str, ...]:
 
 
 def _array(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    first = values[0]
+    if values[-1] == first and values.count(first) == len(values):
+        # Types, lanes, attempts, and whatever a queue does not use: one value for all, told ten times faster.
+        return pa.nulls(len(values), type_) if first is None else pa.repeat(_array_of((first,), type_)[0], len(values))
+    return _array_of(values, type_)
+
+
+def _array_of(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(type_):
-        return pa.array(values, _MILLISECONDS).cast(type_)
+        return pa.array(values, _INTEGER).cast(_MILLISECONDS).cast(type_)
     return pa.array(values, type_)

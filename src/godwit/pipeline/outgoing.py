@@ -75,26 +75,30 @@ class Outgoing:
         self._scope, self._queue, self._known = f"{scope}|", queue, known
         self._now = now or utc_now()
         self._envelopes: list[Envelope] = []
-        self._refused: list[str] = []
-        self._bad = self._rows = 0
+        self.samples: list[str] = []
+        self.bad = self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Check the rows of a batch and keep them."""
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         for values in _rows_of(columns, batch.num_rows):
-            self._rows += 1
+            self.rows += 1
             try:
                 self._envelopes.append(self._sealed(values))
             except (GodwitError, msgspec.MsgspecError, ValueError, TypeError) as error:
-                self._bad += 1
-                if len(self._refused) < SAMPLES:
+                self.bad += 1
+                if len(self.samples) < SAMPLES:
                     shown = {name: value for name, value in values.items() if name not in ("payload", "body")}
-                    self._refused.append(f"{shown}: {error}")
+                    self.samples.append(f"{shown}: {error}")
+
+    def let_go(self) -> None:
+        """Forget the messages: only what was refused is of interest."""
+        self._envelopes.clear()
 
     def checked(self) -> Sequence[Envelope]:
         """Return all messages; raises `RowsRefused` with samples when a row cannot be one."""
-        if self._bad:
-            raise RowsRefused(self._bad, self._rows, tuple(self._refused))
+        if self.bad:
+            raise RowsRefused(self.bad, self.rows, tuple(self.samples))
         return self._envelopes
 
     def _sealed(self, values: Mapping[str, Any]) -> Envelope:

@@ -20,13 +20,22 @@ def run_folder(parent: Path | None = None) -> Iterator[Path]:
     """Make a folder that is removed with the block; folders of runs that were killed are removed first."""
     root = parent if parent is not None else Path(tempfile.gettempdir())
     sweep(root)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
-    lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    folder, lock = _locked(root)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(root: Path) -> tuple[Path, int]:
+    """Return a new folder and its lock; another run's sweep may take away one that is not locked yet."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+        lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.fstat(lock).st_nlink:
+            return folder, lock
         os.close(lock)
 
 

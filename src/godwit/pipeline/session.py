@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from godwit.core.errors import ExtraRequired, JavaRequired, SparkUnavailable
+from godwit.pipeline.gateway import STOP_SECONDS, Jvm, start, tail, within
 from godwit.pipeline.runfolder import run_folder
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*]"
 LEAST_JAVA: Final = 17
-STOP_SECONDS: Final = 20
-LOG_CHARACTERS: Final = 2_000
 JVM_OPTIONS: Final = (
     "-XX:+UseSerialGC",  # one heap, two cores: parallel collectors only add threads
     "-XX:TieredStopAtLevel=1",  # starts in half the time; these jobs spend theirs in Arrow and Python
@@ -35,6 +34,13 @@ JVM_OPTIONS: Final = (
     "-Xshare:auto",
     "-Duser.timezone=UTC",
 )
+SMALL: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings for a few thousand rows: whatever prepares for more takes longer than it saves."""
 LOGGING: Final = """\
 status = error
 rootLogger.level = {level}
@@ -65,11 +71,17 @@ def spark_session(
         if SparkContext._active_spark_context is not None:  # noqa: SLF001 # there is no public question
             raise SparkUnavailable("this process has a session already", "End it first, or use that one.")
         conf = configuration(name, master, folder, settings or {}, log_level)
-        gateway = _launch(conf, folder)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whichever python3 is found first
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
-            yield _connect(conf, gateway, folder)
+            gateway = jvm.connect()
+            try:
+                yield _connect(conf, gateway, folder)
+            finally:
+                _end(jvm, gateway)
         finally:
-            _end(gateway)
+            jvm.end()
 
 
 def folder_of(spark: SparkSession) -> Path:
@@ -83,7 +95,8 @@ def check_java() -> None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
         raise JavaRequired("none was found" if java is None else f"JAVA_HOME has none ({java})", LEAST_JAVA)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+    said = asked.stderr
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is None or int(version[1]) < LEAST_JAVA:
         raise JavaRequired(f"{java} is version {version[1] if version else 'unknown'}", LEAST_JAVA)
@@ -104,6 +117,7 @@ def configuration(name: str, master: str, folder: Path, settings: Mapping[str, s
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS:.0f}s",  # without it a query that hangs is stopped never
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -123,44 +137,6 @@ def _cores(master: str) -> int:
     return int(found[1]) if found else len(os.sched_getaffinity(0)) if "*" in master else 1
 
 
-def _launch(conf: Mapping[str, str], folder: Path) -> Any:
-    """Start the JVM; what it and its Python workers print goes to a file, whose end is shown when it does not start."""
-    from pyspark import SparkConf
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its workers are whichever python3 is found first
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(JVM_OPTIONS))
-    log = folder / "jvm.log"
-    with log.open("ab") as file, _bytecode(folder):
-        try:
-            return launch_gateway(  # type: ignore[no-untyped-call]
-                SparkConf(loadDefaults=False).setAll(list(conf.items())), popen_kwargs={"stdout": file, "stderr": file}
-            )
-        except PySparkRuntimeError as error:
-            raise SparkUnavailable(f"its JVM ended at once: {_tail(log)}", "Mend what it says.") from error
-
-
-@contextmanager
-def _bytecode(folder: Path) -> Iterator[None]:
-    """Let Spark's Python processes keep their bytecode in the run's folder where they may keep it nowhere else.
-
-    Spark gives each of them ten seconds to come up; compiling pyspark every time takes a good part of that.
-    """
-    name = "PYTHONDONTWRITEBYTECODE"
-    if name not in os.environ or "PYTHONPYCACHEPREFIX" in os.environ:
-        yield
-        return
-    before = os.environ.pop(name)
-    os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-    try:
-        yield
-    finally:
-        del os.environ["PYTHONPYCACHEPREFIX"]
-        os.environ[name] = before
-
-
 def _connect(conf: Mapping[str, str], gateway: Any, folder: Path) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -169,40 +145,30 @@ def _connect(conf: Mapping[str, str], gateway: Any, folder: Path) -> SparkSessio
     try:
         context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
     except Py4JError as error:
-        log = _tail(folder / "jvm.log")
+        log = tail(folder / "jvm.log")
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SparkUnavailable(f"{reason}\n{log}".strip(), "Check --master and what Spark says above.") from error
     return SparkSession(context)
 
 
-def _end(gateway: Any) -> None:
-    """Stop the context and end the JVM, by force when it does not listen."""
+def _end(jvm: Jvm, gateway: Any) -> None:
+    """Stop the context; a JVM that does not answer is killed, so that nothing waits for it."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    process: subprocess.Popen[bytes] = gateway.proc
-    session = SparkSession.getActiveSession()
-    with suppress(Py4JError, OSError):
-        if session is not None:
-            session.stop()
-        elif SparkContext._active_spark_context is not None:  # noqa: SLF001 # there is no public question
-            SparkContext._active_spark_context.stop()  # noqa: SLF001
-    with suppress(Py4JError, OSError):
-        gateway.shutdown()
+    session = SparkSession._instantiatedSession or SparkContext._active_spark_context  # noqa: SLF001 # the thread's is another
+
+    def stop() -> None:
+        with suppress(Py4JError, OSError, RuntimeWarning):
+            if session is not None:
+                session.stop()
+        with suppress(Py4JError, OSError):
+            # A JVM of spark-submit goes on listening until its Python has ended.
+            gateway.close() if jvm.process is None else gateway.shutdown()
+
+    if not within(STOP_SECONDS, stop):
+        jvm.kill()
     # The next session of this process needs a JVM of its own.
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _tail(log: Path) -> str:
-    with suppress(OSError):
-        return log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:].strip()
-    return ""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001

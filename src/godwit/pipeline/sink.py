@@ -32,6 +32,7 @@ T = TypeVar("T")
 BLOCK: Final = 2_000
 AT_ONCE: Final = 500
 NAMES: Final = ("url", "queue", "runId", "sink")
+ASYNCHRONOUS: Final = "asyncProgressTrackingEnabled"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 
@@ -57,8 +58,13 @@ def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
     # Spark adds options of its own to a stream's.
     own = ("checkpointlocation", "path", "queryname")
     said = {name.lower(): value for name, value in given.items() if name.lower() not in own}
+    if said.get(ASYNCHRONOUS.lower(), "false").lower() != "false":
+        raise InvalidSetting(
+            f"option {ASYNCHRONOUS}", said[ASYNCHRONOUS.lower()],
+            "false: Spark would begin a batch before the one before it is written down, and what was sent be forgotten",
+        )  # fmt: skip
     for name in said:
-        if name not in {known.lower() for known in NAMES}:
+        if name not in {known.lower() for known in (*NAMES, ASYNCHRONOUS)}:
             raise InvalidSetting("option", name, ", ".join(NAMES))
     if not said.get("url"):
         raise InvalidSetting("option url", said.get("url"), "the broker's URL, such as sqlite:///godwit.db")

@@ -51,14 +51,14 @@ def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
     from godwit.pipeline.jobs.report import ReportSettings, reported
     from godwit.pipeline.jobs.run import PARTS, RunSettings
     from godwit.pipeline.page import page as rendered
-    from godwit.pipeline.session import spark_session
+    from godwit.pipeline.session import SMALL, spark_session
 
     lake = str(folder / "lake")
     run = RunSettings(broker_url=url, store_url=url, lake=lake, parts=PARTS, once=True)
     with (
         working("pipeline", quiet=quiet),
         Connections(url, url) as connections,
-        spark_session("godwit demo", master=MASTER) as spark,
+        spark_session("godwit demo", master=MASTER, settings=SMALL) as spark,
     ):
         verdict = audited(spark, connections, AuditSettings(run=run))
         made = reported(spark, connections, ReportSettings(broker_url=url, store_url=url, lake=lake))

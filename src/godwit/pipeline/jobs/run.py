@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 PARTS: Final = ("archive", "analytics", "audit")
 WAIT_SECONDS: Final = 1
 CHORE_SECONDS: Final = 600
-STARTS: Final = 10
+STARTS: Final = 5
+START_AGAIN_SECONDS: Final = 120
 TOO_SLOW: Final = "failed to connect back"
 log = get_logger(__name__)
 
@@ -117,15 +118,17 @@ def follow(
 ) -> None:
     """Run a query to its end in a session that is there.
 
-    Spark gives a new Python process ten seconds to come up, which a busy machine may not grant. Beginning again is
-    safe: the positions say what is done.
+    Spark gives the Python process that speaks for the source ten seconds to come up (no setting changes that), which a
+    busy machine may not grant. Beginning again is safe: the positions say what is done.
     """
     for left in reversed(range(STARTS)):
+        began = time.monotonic()
         try:
             with running(spark, connections, settings, report) as query:
                 wait(query, chore)
         except PipelineFailed as failed:
-            if not left or TOO_SLOW not in failed.reason:
+            late = time.monotonic() - began > START_AGAIN_SECONDS
+            if not left or late or TOO_SLOW not in failed.reason:
                 raise
             log.warning("Python did not come up in time, the query begins again", pipeline=settings.name)
         else:

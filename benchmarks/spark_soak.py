@@ -1,0 +1,83 @@
+"""The long run of the pipeline: `./dev soak --spark [--rows 10000000]`.
+
+First drivers, tasks and stores are killed as the tests do, over five and ten times as many rows. Then journals of
+1,000,000 rows and of many times that are followed end to end (lake and analytics, batches of 1,000,000): what a row
+costs must not grow.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from benchmarks.results import Report, Result, report
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.jobs.run import RunSettings, follow
+from godwit.pipeline.session import spark_session
+from tests.pipeline.making import WrittenJournal, random_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+BASE: Final = 1_000_000
+PIECE: Final = 250_000
+SECONDS: Final = 3_600
+KILLING: Final = {
+    "GODWIT_SPARK_ROWS": str(BASE),
+    "GODWIT_SPARK_SINK_ROWS": "500000",
+    "GODWIT_SPARK_KILLS": "10",
+    "GODWIT_SPARK_TIMEOUT": str(SECONDS),
+}
+
+
+def kills() -> int:
+    """Kill drivers, tasks and stores as the tests do; return pytest's code."""
+    tests = ("tests/pipeline/test_exactly_once.py", "tests/pipeline/test_sink_storm.py")
+    command = [sys.executable, "-m", "pytest", "-x", *tests]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **KILLING}, check=False, timeout=2 * SECONDS).returncode
+
+
+def growth(rows: int, console: Console) -> Report:
+    """Follow a small and a large journal; say what a row costs in each."""
+    with (
+        tempfile.TemporaryDirectory(prefix="godwit-soak-") as folder,
+        spark_session("soak", master="local[2]") as spark,
+    ):
+        sizes = (PIECE, BASE, rows)
+        rates = {}
+        for size in sizes:
+            place = Path(folder) / str(size)
+            place.mkdir()
+            rates[size] = _followed(spark, place, size)
+            console.print(f"{size:,} rows: {rates[size]:,.0f} rows/s")
+    ratio = rates[rows] / rates[BASE]
+    results = [Result(name=f"followed, {size:,} rows", unit="rows/s", repeats=[rates[size]]) for size in (BASE, rows)]
+    results.append(
+        Result(name=f"rate at {rows:,} rows against {BASE:,}", unit="ratio", repeats=[ratio], goal=0.9, floor=0.8)
+    )
+    settings = {"spark": "local[2], batches of 1,000,000 rows, lake and analytics, SQLite as broker and store"}
+    return report("spark_soak", settings, results)
+
+
+def _followed(spark: SparkSession, place: Path, rows: int) -> float:
+    journal = WrittenJournal(place / "godwit.db")
+    journal.declare("orders")
+    history = list(random_history(["orders"], PIECE, seed=1))
+    for _ in range(rows // PIECE):
+        journal.append(history)
+    settings = RunSettings(
+        broker_url=journal.url, store_url=journal.url, lake=str(place / "lake"), parts=("archive", "analytics"),
+        once=True,
+    )  # fmt: skip
+    with Connections(journal.url, journal.url) as connections:
+        began = time.perf_counter()
+        follow(spark, connections, settings, lambda _outcome: None)
+        return rows / (time.perf_counter() - began)

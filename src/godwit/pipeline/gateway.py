@@ -1,0 +1,156 @@
+"""Spark's JVM: started within a deadline, and ended by force when it does not listen.
+
+pyspark's own starter waits without end for a JVM that neither comes up nor fails, and runs Python between fork and exec
+in a process that has threads. Here the same command is started, waited for and, when it is too late, killed; pyspark
+then connects to it as it does below `spark-submit`. In a process that `spark-submit` started, its JVM is used and left.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from godwit.core.errors import SparkUnavailable
+
+START_SECONDS: Final = 120.0
+"""How long a JVM may take to come up; it takes two on a quiet machine."""
+STOP_SECONDS: Final = 20.0
+LOG_CHARACTERS: Final = 2_000
+PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_POLL_SECONDS: Final = 0.02
+
+
+class Jvm:
+    """A JVM that listens to Python; `process` is None when somebody else started it."""
+
+    def __init__(self, process: subprocess.Popen[bytes] | None, port: int, secret: str) -> None:
+        self.process, self.port, self.secret = process, port, secret
+
+    def connect(self) -> Any:
+        """Return pyspark's gateway to it."""
+        from pyspark.java_gateway import launch_gateway
+
+        with _environment({PORT: str(self.port), SECRET: self.secret}):
+            return launch_gateway()  # type: ignore[no-untyped-call]
+
+    def end(self, seconds: float = STOP_SECONDS) -> None:
+        """End it: it goes when its standard input ends, and by force when it has not gone in time."""
+        if self.process is None:
+            return
+        self._close()
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once; whoever waits for an answer of it gets an error."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self._close()
+
+    def _close(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
+
+
+def start(conf: Mapping[str, str], folder: Path, *, options: str = "", seconds: float = START_SECONDS) -> Jvm:
+    """Start a JVM, or find the one that `spark-submit` has started; what it prints goes to a file in `folder`."""
+    if PORT in os.environ:
+        return Jvm(None, int(os.environ[PORT]), os.environ[SECRET])
+    told, log = folder / "gateway", folder / "jvm.log"
+    with log.open("ab") as file:
+        process = subprocess.Popen(  # noqa: S603 # pyspark's own command
+            _command(conf),
+            stdin=subprocess.PIPE,
+            stdout=file,
+            stderr=file,
+            env=_environment_of(folder, told, options),
+            process_group=0,  # Ctrl-C is for the driver, which ends it in its own time
+        )
+    try:
+        _await(process, told, log, seconds)
+        port, secret = _read(told)
+    except BaseException:
+        Jvm(process, 0, "").kill()
+        raise
+    return Jvm(process, port, secret)
+
+
+def within(seconds: float, call: Callable[[], object]) -> bool:
+    """Carry out a call that may never return, on a thread; say whether it came back in time."""
+    thread = threading.Thread(target=call, name="godwit spark end", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
+
+
+def tail(log: Path) -> str:
+    """Return the end of what a JVM printed."""
+    with suppress(OSError):
+        return log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:].strip()
+    return ""
+
+
+def _command(conf: Mapping[str, str]) -> list[str]:
+    from pyspark.find_spark_home import _find_spark_home
+
+    settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    submitted = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *settings, *submitted]
+
+
+def _environment_of(folder: Path, told: Path, options: str) -> dict[str, str]:
+    """Return the environment of a JVM and of the Python processes it starts.
+
+    They keep their bytecode in the run's folder where they may keep it nowhere else: Spark gives some of them ten
+    seconds to come up, and compiling pyspark every time takes a good part of that.
+    """
+    environment = {"SPARK_LAUNCHER_OPTS": options, "PYTHONPYCACHEPREFIX": str(folder / "bytecode"), **os.environ}
+    if environment.pop("PYTHONDONTWRITEBYTECODE", None) is None and "PYTHONPYCACHEPREFIX" not in os.environ:
+        del environment["PYTHONPYCACHEPREFIX"]
+    return environment | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+
+
+def _await(process: subprocess.Popen[bytes], told: Path, log: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not told.exists():
+        if process.poll() is not None:
+            raise SparkUnavailable(f"its JVM ended at once: {tail(log)}", "Mend what it says.")
+        if time.monotonic() > deadline:
+            said = tail(log) or "nothing"
+            raise SparkUnavailable(
+                f"its JVM did not come up within {seconds:.0f} seconds. It said: {said}",
+                "Try again when the machine has less to do.",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _read(told: Path) -> tuple[int, str]:
+    """Return the port and the secret that a JVM wrote down; it renames the file when it is whole."""
+    content = told.read_bytes()
+    size = int.from_bytes(content[4:8], "big")
+    return int.from_bytes(content[:4], "big"), content[8 : 8 + size].decode()
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,101 @@
+"""Nothing of the pipeline waits without end: JVMs that do not come up, calls without an answer, folders in a race."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from godwit.core.errors import PipelineFailed, SparkUnavailable
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.gateway import PORT, SECRET, Jvm, start, within
+from godwit.pipeline.runfolder import run_folder, sweep
+from tests.pipeline.drivers import until
+
+
+@pytest.fixture
+def spark_submit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Path]:
+    """Put a script in the place of Spark's starter."""
+
+    def put(script: str) -> Path:
+        home = tmp_path / "spark"
+        (home / "bin").mkdir(parents=True)
+        place = home / "bin" / "spark-submit"
+        place.write_text(f"#!/bin/sh\n{script}\n")
+        place.chmod(0o755)
+        monkeypatch.setenv("SPARK_HOME", str(home))
+        return tmp_path
+
+    return put
+
+
+def test_a_jvm_that_ends_without_a_word_is_noticed_at_once(spark_submit: Callable[[str], Path]) -> None:
+    folder = spark_submit("echo 'no heap left' >&2; exit 0")
+    began = time.monotonic()
+    with pytest.raises(SparkUnavailable, match="ended at once: no heap left"):
+        start({}, folder)
+    assert time.monotonic() - began < 30
+
+
+def test_a_jvm_that_does_not_come_up_is_killed(spark_submit: Callable[[str], Path]) -> None:
+    folder = spark_submit('echo $$ > "$(dirname "$0")/pid"; exec sleep 600')
+    with pytest.raises(SparkUnavailable, match="did not come up within 1 seconds"):
+        start({}, folder, seconds=1)
+    pid = (folder / "spark" / "bin" / "pid").read_text().strip()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_jvm_that_does_not_end_is_killed() -> None:
+    deaf = subprocess.Popen(["sh", "-c", "exec sleep 600"], stdin=subprocess.PIPE)
+    Jvm(deaf, 0, "").end(0.1)
+    assert deaf.returncode is not None
+
+
+def test_below_spark_submit_its_jvm_is_used_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(PORT, "4711")
+    monkeypatch.setenv(SECRET, "word")
+    found = start({}, tmp_path)
+    assert (found.process, found.port, found.secret) == (None, 4711, "word")
+    found.end()
+    found.kill()
+
+
+def test_a_call_that_never_returns_is_left() -> None:
+    over = threading.Event()
+    assert not within(0.05, lambda: over.wait(30))
+    over.set()
+    assert within(30, lambda: None)
+
+
+def test_a_broker_or_store_that_does_not_answer_ends_the_job(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/godwit.db"
+    with Connections(url, url) as connections:
+        with pytest.raises(PipelineFailed, match=r"NoAnswer.*within 0 seconds"):
+            connections.run(asyncio.sleep(60), seconds=0.05)
+        assert connections.run(asyncio.sleep(0, "there")) == "there"
+
+
+def test_a_folder_that_a_sweep_takes_before_it_is_locked_is_made_again(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def sweeping() -> None:
+        while not over.is_set():
+            sweep(tmp_path)
+
+    sweepers = [threading.Thread(target=sweeping) for _ in range(2)]
+    for sweeper in sweepers:
+        sweeper.start()
+    try:
+        for _ in range(100):
+            with run_folder(tmp_path) as folder:
+                (folder / "something").write_text("")
+    finally:
+        over.set()
+        for sweeper in sweepers:
+            sweeper.join(30)
+    until(lambda: not list(tmp_path.iterdir()), seconds=5)
