@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -115,7 +116,13 @@ def _environment_of(folder: Path, told: Path, options: str) -> dict[str, str]:
     They keep their bytecode in the run's folder where they may keep it nowhere else: Spark gives some of them ten
     seconds to come up, and compiling pyspark every time takes a good part of that.
     """
-    environment = {"SPARK_LAUNCHER_OPTS": options, "PYTHONPYCACHEPREFIX": str(folder / "bytecode"), **os.environ}
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,  # else workers are whichever python3 is found first
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+        "SPARK_LAUNCHER_OPTS": options,
+        **os.environ,
+    }
     if environment.pop("PYTHONDONTWRITEBYTECODE", None) is None and "PYTHONPYCACHEPREFIX" not in os.environ:
         del environment["PYTHONPYCACHEPREFIX"]
     return environment | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}

@@ -71,8 +71,7 @@ def spark_session(
         if SparkContext._active_spark_context is not None:  # noqa: SLF001 # there is no public question
             raise SparkUnavailable("this process has a session already", "End it first, or use that one.")
         conf = configuration(name, master, folder, settings or {}, log_level)
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whichever python3 is found first
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # pyspark asks here for the workers of its functions
         jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
             gateway = jvm.connect()
