@@ -5,10 +5,7 @@ Tests that start drivers of their own are a second group, so that another proces
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +23,6 @@ HERE = Path(__file__).parent
 CORES = 2
 TIMEOUT_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "280"))
 """A batch of a second takes ten on a machine with other work, and a test interrupted inside Spark breaks the next."""
-LAST_SECONDS = TIMEOUT_SECONDS + 20
-"""pytest interrupts a test once. One that still waits for a JVM then, in its clean-up, is without it from here on."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,27 +49,7 @@ def jvm() -> Iterator[Jvm]:
 
 
 @pytest.fixture(autouse=True)
-def _without_hanging() -> Iterator[None]:
-    """End what a failed test left behind, and the JVMs of one that pytest's own time limit could not end."""
-    timer = threading.Timer(LAST_SECONDS, _kill_jvms)
-    timer.daemon = True
-    timer.start()
+def _nothing_left_behind() -> Iterator[None]:
+    """End the drivers that a failed test left."""
     yield
-    timer.cancel()
     kill_all()
-
-
-def _kill_jvms() -> None:
-    for pid in _descendants(os.getpid()):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
-                os.kill(pid, signal.SIGKILL)
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                found += [child, *_descendants(child)]
-    return found
