@@ -52,7 +52,7 @@ def test_an_executor_killed_on_a_cluster_that_was_sent_godwit_loses_and_doubles_
     journal.declare("orders", "mails")
     journal.append(list(random_history(["orders", "mails"], ROWS, seed=21)))
     python = interpreter_without_godwit(tmp_path / "python")
-    spark = {**SPARK, "spark.archives": packed(tmp_path)}
+    spark = {**SPARK, "spark.archives": packed(tmp_path), "spark.executorEnv.PYTHONPATH": "site"}
     with spark_cluster() as cluster, fresh_database() as store:
         settings = RunSettings(
             broker_url=journal.url, store_url=store, lake=str(tmp_path / "lake"), parts=("archive", "analytics"),
