@@ -112,9 +112,7 @@ _started: list[Driver] = []
 def kill_all() -> None:
     """End the drivers that a failed test left behind."""
     while _started:
-        driver = _started.pop()
-        if not driver.over:
-            driver.kill()
+        _started.pop().kill()
 
 
 def until(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
