@@ -46,6 +46,7 @@ class Driver:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.lines: list[str] = []
+        self._ended = False
         words = [msgspec.json.encode(settings).decode()] if isinstance(settings, RunSettings) else settings
         variables = {**os.environ, **(environment or {}), "GODWIT_FAULT": fault, HOLD: str(hold or "")}
         if jvm is not None:
@@ -81,8 +82,10 @@ class Driver:
         assert self.batches >= batches, "\n".join(self.lines)
 
     def kill(self) -> None:
-        """End it and everything it started with -9, now."""
-        for pid in (self._process.pid, *members(self._process.pid)):
+        """End it and everything it started with -9, now; whoever has its number after its end is somebody else."""
+        if self._ended:
+            return
+        for pid in () if self.over else (self._process.pid, *members(self._process.pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.end()
@@ -94,6 +97,7 @@ class Driver:
         self._reader.join(PATIENCE_SECONDS)
         assert self._process.stdout is not None
         self._process.stdout.close()
+        self._ended = True
         return code
 
     def died(self) -> None:
