@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from godwit.config.values import HIDDEN, Unreadable
+from godwit.core.urls import split_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class Url:
         if self.bare and "://" not in url:
             url = f"{self.bare}://{url}"
         try:
-            parts = urlsplit(url)
+            parts = split_url(url)
             for host in parts.netloc.rpartition("@")[2].split(","):  # several: nodes of a cluster, sentinels
                 _ = urlsplit(f"//{host}").port
         except ValueError:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlunsplit
 
 from godwit.config.sources import Found, Level
 from godwit.core.errors import ConfigurationError
 from godwit.core.settings import DEFAULT_BROKER_URL, RedisSettings
+from godwit.core.urls import split_url
 
 _RANK: Final = {"broker_url": 0, "redis.url": 1, "rabbitmq.url": 1, "redis.host": 2}
 _REDIS_PARTS: Final = ("port", "password", "db")
@@ -52,7 +53,7 @@ def _redis_url(key: str, found: Mapping[str, Found]) -> str:
 
 def with_account(url: str, *, password: str | None, db: int | None) -> str:
     """Return a Redis URL with the password and database it lacks."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     host = parts.netloc.rpartition("@")[2]
     account = parts.netloc[: -len(host)]
     if password is not None and parts.password is None:

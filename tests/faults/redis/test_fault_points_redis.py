@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from godwit.brokers.contract import Ack
@@ -23,11 +24,11 @@ from tests.faults.crew import Crew
 from tests.faults.judge import agreeing
 from tests.faults.record import Record, read
 from tests.faults.remote import remote
-from tests.faults.scenario import DEAD, Life, state
+from tests.faults.scenario import DEAD, Life, message, state
 from tests.servers.redis import RedisServer, fresh
 from tests.waiting import eventually
 
-UNREACHED = {"forget", "snapshot", "stats"}
+UNREACHED = {"forget", "grown", "snapshot", "stats"}
 """Scripts that this life does not send: they change nothing, or only when readers were there for long."""
 SCRIPTS = sorted(
     path.name.removesuffix(".lua")
@@ -43,7 +44,10 @@ PARTLY = {"redis.after_cancel"}
 
 
 class LongerLife(Life):
-    """Ends with acks in a group that keeps no order and with their time, which have a script of their own."""
+    """Ends with messages that are ready at once, and with acks in a group without order: both have a fast script."""
+
+    async def publish_plainly(self) -> None:
+        await self.broker.publish([msgspec.structs.replace(message(number), queue=DEAD) for number in range(300, 303)])
 
     async def ack_plainly(self) -> None:
         held = await self.broker.pull(DEAD, G, worker="one", limit=2, lease=LONG)
@@ -53,7 +57,7 @@ class LongerLife(Life):
         assert await self.broker.settle([Ack(delivery.ack_id, run_ms=1) for delivery in held]) == []
 
     def steps(self) -> list[Callable[[], Awaitable[None]]]:
-        return [*super().steps(), self.ack_plainly]
+        return [*super().steps(), self.publish_plainly, self.ack_plainly]
 
 
 async def unchanged() -> None:

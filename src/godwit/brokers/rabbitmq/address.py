@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from godwit.core.errors import InvalidSetting
+from godwit.core.urls import split_url
 
 DEFAULT_PORT: Final = {"amqp": 5672, "amqps": 5671}
 HEARTBEAT_SECONDS: Final = 60
@@ -51,10 +52,7 @@ class Address:
     @classmethod
     def from_url(cls, url: str) -> Address:
         """Return what `amqp://user:password@host:port/vhost?option=value` says."""
-        # By hand: some Pythons refuse several hosts when one of them is an IPv6 address.
-        scheme, _, rest = url.partition("://")
-        before, _, query = rest.partition("?")
-        place, _, path = before.partition("/")
+        scheme, place, path, query, _ = split_url(url)
         login, _, places = place.rpartition("@")
         hosts = _hosts(places, DEFAULT_PORT.get(scheme, 0))
         if scheme not in DEFAULT_PORT or not hosts:
@@ -63,7 +61,7 @@ class Address:
         if unknown := [name for name in options if name not in _OPTIONS]:
             raise InvalidSetting("url", f"an unknown option {unknown[0]!r}", ", ".join(_OPTIONS))
         # An empty path is the default virtual host; "/" alone is what everybody writes for it too.
-        vhost = unquote(path) or "/"
+        vhost = unquote(path[1:]) or "/"
         return cls(
             hosts=hosts,
             user=unquote(login.partition(":")[0]) or "guest",

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from godwit.core.errors import InvalidSetting, UnknownScheme
+from godwit.core.urls import split_url
 
 DEFAULT_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -102,7 +103,7 @@ class Target:
     @classmethod
     def from_url(cls, url: str) -> Target:
         """Read a URL; what it cannot mean is refused."""
-        parts = urlsplit(url)
+        parts = split_url(url)
         kind = _KINDS.get(parts.scheme)
         if kind is None:
             raise UnknownScheme(parts.scheme, SCHEMES)
