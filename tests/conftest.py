@@ -33,6 +33,7 @@ settings.load_profile("ci")
 def pytest_configure(config: pytest.Config) -> None:
     """Name the markers of this suite."""
     config.addinivalue_line("markers", "promise(number): the promise of the broker contract that a test shows")
+    config.addinivalue_line("markers", "xdist_group(name): tests that one process runs; planted bugs go without xdist")
     if not config.getoption("numprocesses", None):  # with workers, the first process only waits for them
         stuck.watch()
     if not hasattr(config, "workerinput"):
