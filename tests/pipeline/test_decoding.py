@@ -80,6 +80,21 @@ def test_a_range_may_begin_and_end_inside_chunks() -> None:
     assert table["message_id"].to_pylist() == ["m4", "m5", "m6", "m7"]
 
 
+@pytest.mark.parametrize("after", range(12))
+def test_every_range_of_chunks_has_its_rows_and_no_others(after: int) -> None:
+    # As a compact chunk of Redis is written out: the same messages for one group after the other.
+    rows = [row(Event.ENQUEUED, message_id=f"m{number}") for number in range(4)]
+    chunks = [
+        encode_chunk("e", 1 + 4 * copy, AT, Event.ENQUEUED, "orders", group, None, 4, rows)
+        for copy, group in enumerate(("a", "b", "c"))
+    ]
+    schema = arrow_schema(columns("seq", "group", "message_id"))
+    whole = [(1 + 4 * copy + place, group, f"m{place}") for copy, group in enumerate("abc") for place in range(4)]
+    for until in range(after + 1, 13):
+        table = decoded(chunks, after, until, schema)
+        assert [tuple(found.values()) for found in table.to_pylist()] == whole[after:until], until
+
+
 def test_rows_of_older_and_newer_versions_stand_side_by_side() -> None:
     long = [*full_row(Event.DUPLICATE), "a field of a later version"]
     chunks = [

@@ -52,6 +52,20 @@ def test_ranges_of_a_redis_journal_hold_every_row_once() -> None:
     ) == Counter((row["seq"], row["event"], row.get("message_id"), row.get("body")) for row in rows)
 
 
+def test_every_range_of_a_compact_journal_has_its_rows_and_no_others() -> None:
+    url = fresh().url
+    traffic(url, messages=4)
+    schema = arrow_schema(columns("seq", "event", "group", "message_id"))
+    rows = [tuple(row.get(name) for name in schema.names) for row in journal_rows(url)]
+    ((shard, ends),) = ends_of(url).items()
+    assert [row[0] for row in rows] == list(range(1, ends.last_seq + 1))
+    for after in range(len(rows)):
+        for until in range(after + 1, len(rows) + 1):
+            found = list(batches(url, Range(shard, ends.epoch, after, until), schema, fail_on_data_loss=True))
+            told = pa.Table.from_batches(found, schema).sort_by("seq")
+            assert [tuple(row.values()) for row in told.to_pylist()] == rows[after:until], (after, until)
+
+
 def test_the_pipeline_and_the_sink_on_redis_and_postgres(spark: SparkSession, tmp_path: Path) -> None:
     url = fresh().url
     traffic(url, messages=600)

@@ -58,7 +58,7 @@ class Decoder:
         rows, first = found.rows, found.first_seq
         last = first + len(rows) - 1
         if first <= after or last > until:
-            rows = rows[max(0, after + 1 - first) : until - first + 1]
+            rows = rows[max(0, after + 1 - first) : max(0, until + 1 - first)]
             first = max(first, after + 1)
         if rows:
             key = (found.event, len(rows[0]))

@@ -11,6 +11,7 @@ Both kinds are written out in full when they are read: nobody else sees them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 from uuid import UUID
 
@@ -40,12 +41,16 @@ def first_seq(chunk: bytes) -> int:
     return _begin(chunk).first_seq
 
 
-def written_out(chunk: bytes, after: int) -> list[bytes]:
-    """Return a stored chunk, which has rows beyond the seq `after`, as chunks of the journal that have some."""
+def written_out(chunk: bytes, after: int, last: int) -> Iterator[tuple[int, bytes]]:
+    """Give a stored chunk, whose last row is `last`, as chunks of the journal with rows beyond `after`.
+
+    Each comes with the seq of its own last row: a reader may want no more than the first of them.
+    """
     kind = chunk[1]  # after the byte that says how many fields there are
     if kind == _ARRIVED:
-        return _arrived(after, *_decode(chunk))
-    return [_delivered(*_decode(chunk))] if kind == _DELIVERED else [chunk]
+        yield from _arrived(after, *_decode(chunk))
+    else:
+        yield last, _delivered(*_decode(chunk)) if kind == _DELIVERED else chunk
 
 
 def _arrived(
@@ -58,9 +63,8 @@ def _arrived(
     number: int,
     holders: list[Any],
     rows: list[list[Any]],
-) -> list[bytes]:
+) -> Iterator[tuple[int, bytes]]:
     names, depths = holders[::2], holders[1::2]
-    chunks = []
     for copy, (group, depth) in enumerate(zip(names, depths, strict=True)):
         first, seq = seq, seq + len(rows)
         if seq - 1 <= after:
@@ -69,8 +73,7 @@ def _arrived(
             (_id(row[0]), number + place, copy, len(names), *row[1:5], at, None, row[5] or None, row[6], *row[7:])
             for place, row in enumerate(rows)
         ]
-        chunks.append(encode_chunk(epoch, first, at, Event.ENQUEUED, queue, group, None, depth, full))
-    return chunks
+        yield seq - 1, encode_chunk(epoch, first, at, Event.ENQUEUED, queue, group, None, depth, full)
 
 
 def _id(stored: str | bytes) -> str:

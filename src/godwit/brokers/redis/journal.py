@@ -64,7 +64,7 @@ class RedisJournal:
             raise JournalLost(shard, "anything", "nothing: no queue of that name was ever declared")
         seen = ends.first_seq - 1 if after is None else _known(shard, ends, after)
         found: list[bytes] = []
-        rows, last = 0, seen
+        last = seen
         while True:
             (page,) = await self._reach.ask(
                 ("XRANGE", keys.step(*place)[1], f"{last + 1}-0", "+", "COUNT", min(limit, _PAGE))
@@ -72,13 +72,13 @@ class RedisJournal:
             for entry, (_, chunk) in page:
                 if last == seen and first_seq(chunk) > seen + 1 and after is not None:
                     raise _lost(shard, (await self._ends(place))[0] or ends, after)
-                reached = int(entry.partition(b"-")[0])
-                rows += reached - last
-                if found and rows > limit:
-                    return found
-                found += written_out(chunk, seen)
-                last = reached
-            if len(page) < min(limit, _PAGE) or rows >= limit:
+                # The limit is for what is given: a stored chunk may be several of the journal's.
+                for reached, one in written_out(chunk, seen, int(entry.partition(b"-")[0])):
+                    if found and reached - seen > limit:
+                        return found
+                    found.append(one)
+                    last = reached
+            if len(page) < min(limit, _PAGE) or last - seen >= limit:
                 return found
 
     async def trim(self) -> int:

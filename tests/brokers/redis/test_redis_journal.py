@@ -1,0 +1,85 @@
+"""Reading a journal whose stored chunks are compact: one of them may be several when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from godwit.brokers.contract import Ack
+from godwit.brokers.redis import RedisBroker, keys
+from godwit.core.clock import SYSTEM_CLOCK
+from godwit.core.envelope import Envelope
+from godwit.core.journal import Chunk, Position, decode_chunk, shard_name
+from godwit.core.names import QueueName, new_message_id
+from godwit.core.queues import GroupSpec, QueueSpec
+from tests.servers.redis import RedisServer, redis_server
+
+if TYPE_CHECKING:
+    from godwit.brokers.contract import Journal
+
+QUEUE: Final = QueueName("q")
+SHARD: Final = shard_name(QUEUE)
+GROUPS: Final = ("a", "b", "c")
+LEASE: Final = timedelta(seconds=30)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as one:
+        yield one
+
+
+async def some_life(broker: RedisBroker) -> None:
+    """Leave compact chunks of arrivals and deliveries, of several rows and of one, and others between them."""
+    await broker.declare(QueueSpec(name=QUEUE), [GroupSpec(name=group) for group in GROUPS])
+    for count in (5, 1, 3):
+        now_ms = SYSTEM_CLOCK.now_ms()
+        await broker.publish([Envelope(new_message_id(), QUEUE, b"body", 4, now_ms) for _ in range(count)])
+        got = await broker.pull(QUEUE, GROUPS[1], worker="w", limit=4, lease=LEASE)
+        await broker.settle([Ack(one.ack_id) for one in got[:2]])
+
+
+async def everything(journal: Journal) -> tuple[str, list[Chunk]]:
+    ends = (await journal.shards())[SHARD]
+    chunks = [decode_chunk(chunk) for chunk in await journal.read(SHARD, limit=1_000)]
+    assert [one.first_seq for one in chunks] == [1, *(one.last_seq + 1 for one in chunks[:-1])]
+    assert chunks[-1].last_seq == ends.last_seq
+    return ends.epoch, chunks
+
+
+async def test_every_position_and_limit_gives_the_same_chunks(server: RedisServer) -> None:
+    server.flush()
+    async with RedisBroker(server.url) as broker:
+        await some_life(broker)
+        epoch, chunks = await everything(broker.journal)
+        with server.client() as client:
+            stored = [chunk[b"c"][1] for _, chunk in client.xrange(keys.step(QUEUE)[1])]
+        assert {1, 2, 3} == set(stored)
+        assert len(stored) < len(chunks)
+        last_seq = chunks[-1].last_seq
+        for after in range(last_seq + 1):
+            beyond = [one for one in chunks if one.last_seq > after]
+            for limit in range(1, last_seq + 2):
+                fitting = [one for one in beyond if one.last_seq - after <= limit]
+                found = await broker.journal.read(SHARD, Position(epoch, after), limit=limit)
+                assert [decode_chunk(one) for one in found] == (fitting or beyond[:1]), (after, limit)
+
+
+@pytest.mark.parametrize("limit", range(1, 18))
+async def test_reading_on_from_any_position_gives_every_row_once_and_in_order(server: RedisServer, limit: int) -> None:
+    server.flush()
+    async with RedisBroker(server.url) as broker:
+        await some_life(broker)
+        epoch, chunks = await everything(broker.journal)
+        rows = [row for one in chunks for row in one.rows]
+        for after in range(len(rows) + 1):
+            place, found = after, []
+            while read := await broker.journal.read(SHARD, Position(epoch, place), limit=limit):
+                for chunk in map(decode_chunk, read):
+                    assert chunk.first_seq <= place + 1 <= chunk.last_seq
+                    found += chunk.rows[place + 1 - chunk.first_seq :]
+                    place = chunk.last_seq
+            assert found == rows[after:]
