@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-LONGEST_TEST_SECONDS = max(300, int(os.environ.get("GODWIT_SPARK_TIMEOUT", "0")))
+LONGEST_TEST_SECONDS = max(600, int(os.environ.get("GODWIT_SPARK_TIMEOUT", "0")))
 """No test may ask pytest-timeout for more; only those of the long run on Spark do."""
 GRACE_SECONDS = 45
 

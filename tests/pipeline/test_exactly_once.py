@@ -9,20 +9,23 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+import pytest
 
 from godwit.pipeline.gateway import Jvm
 from godwit.pipeline.jobs.run import RunSettings
+from tests.pipeline.conftest import TIMEOUT_SECONDS
 from tests.pipeline.drivers import Driver
 from tests.pipeline.making import WrittenJournal, random_history
 from tests.pipeline.oracle import assert_agreement
 from tests.servers.postgres import TEMPLATE, postgres_server
 
 ROWS = int(os.environ.get("GODWIT_SPARK_ROWS", "200000"))
-KILLS = int(os.environ.get("GODWIT_SPARK_KILLS", "2"))
+KILLS = int(os.environ.get("GODWIT_SPARK_KILLS", "1"))
 BATCHES = 18 + 2 * KILLS
 POINTS = ("pipeline.read", "pipeline.prepared", "pipeline.publishing", "pipeline.published", "pipeline.acknowledged")
 
 
+@pytest.mark.timeout(max(540, TIMEOUT_SECONDS))  # eleven drivers, one after the other
 def test_whatever_is_killed_lost_or_restored_each_row_counts_once(tmp_path: Path, jvm: Jvm) -> None:
     chance = Random(7)
     journal = WrittenJournal(tmp_path / "godwit.db")

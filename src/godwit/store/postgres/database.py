@@ -25,6 +25,13 @@ PACKAGE: Final = "godwit.store.postgres"
 POOL_SIZE: Final = 10
 COMMAND_TIMEOUT: Final = timedelta(seconds=60)
 CONNECT_TIMEOUT: Final = timedelta(seconds=10)
+_DRIVER_ERRORS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a server that died in the middle of an answer leaves the driver in a wrong state
+    OSError,
+    TimeoutError,
+)
 
 
 def sql(name: str) -> str:
@@ -133,7 +140,7 @@ class PostgresDatabase:
         if self._pool is not None:
             try:
                 await asyncio.wait_for(self._pool.close(), timeout=5)
-            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except _DRIVER_ERRORS:
                 self._pool.terminate()
 
 
@@ -141,7 +148,7 @@ class PostgresDatabase:
 def _translating(shown: str, operation: str) -> Iterator[None]:
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+    except _DRIVER_ERRORS as error:
         raise translated(error, shown, operation) from error
 
 
