@@ -59,6 +59,11 @@ class Pool:
         """How many connections wait to be used."""
         return len(self._idle)
 
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is there, as far as is known: then the server is the one it was."""
+        return any(link.usable for link in self._idle) or any(link.usable for link in self._busy)
+
     async def call(self, *commands: Sequence[Argument], signed: bool = False, then: Then | None = None) -> list[Any]:
         """Send commands together over one connection; return a reply for each, errors as values.
 

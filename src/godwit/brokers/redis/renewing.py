@@ -51,6 +51,8 @@ class Renewer:
         problem: LinkLost | Refused = LinkLost("no server is known to have the key")
         for pause in (0.0, *_PAUSES):
             time.sleep(pause)
+            if self._topology.may_be_deposed and self._topology.address_of(names[0]) not in self._links:
+                self._look()
             address = self._topology.address_of(names[0])
             try:
                 if address is not None:

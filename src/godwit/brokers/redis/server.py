@@ -175,6 +175,7 @@ class Servers:
 
     async def _round(self, call: Call) -> LinkLost | Refused | None:
         """Send what has no reply yet to those who have the keys; return why something has none still."""
+        await self._ask_before_connecting()
         for _ in range(_REDIRECTIONS):
             parts: dict[Address, list[int]] = {}
             for index in call.left:
@@ -233,6 +234,7 @@ class Servers:
 
     async def blocking(self, key: str) -> Link:
         """Return a connection of its own, outside the pools, for commands that block for a key."""
+        await self._ask_before_connecting()
         address = self.topology.address_of(key)
         if address is None:
             await self._look_again(self.topology.generation)
@@ -265,6 +267,13 @@ class Servers:
             return
         if problem is not None:
             raise problem
+
+    async def _ask_before_connecting(self) -> None:
+        """Look who is master when no connection is left: one that died may be back and not know that it is none."""
+        if not self.topology.may_be_deposed:
+            return
+        if not any(self._pool_at(address).connected for address in self.topology.addresses()):
+            await self._look_again(self.topology.generation)
 
     async def _look_again(self, seen: int) -> None:
         """Look where things are, unless somebody did after `seen`; those who fail together look once."""

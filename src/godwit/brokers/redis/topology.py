@@ -33,6 +33,9 @@ def slot_of(key: str) -> int:
 class Topology:
     """One server that has everything."""
 
+    may_be_deposed = False
+    """Whether a server that comes back may still take itself for the master, so that others are asked first."""
+
     def __init__(self, target: Target) -> None:
         self.target = target
         self.generation = 0
@@ -75,6 +78,8 @@ class Topology:
 
 class Sentinels(Topology):
     """A master, known to sentinels by a name."""
+
+    may_be_deposed = True  # until the sentinels tell it otherwise, about ten seconds after its return
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +82,27 @@ async def test_without_a_replica_the_publish_says_what_is_not_known(monkeypatch:
             assert not receipt.fresh, "it was there all the time, and is recognised"
             assert sum(receipt.fresh for receipt in await broker.publish(many)) == 50
             assert (await broker.stats())[0].groups[0].depth == 251
+
+
+@pytest.mark.parametrize(
+    ("program", "option"),
+    [("redis", ""), ("valkey", ""), ("valkey", "?replicas=memory")],
+    ids=["redis", "disk", "memory"],
+)
+async def test_a_repetition_is_not_confirmed_before_replicas_have_the_message(
+    program: Program, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newer servers wait for what the same connection wrote, so a repetition has to write something."""
+    with pair(program) as (master, replica):
+        async with RedisBroker(master.url + option) as first, RedisBroker(master.url + option) as second:
+            await first.declare(CAREFUL)
+            many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(3)]
+            os.kill(replica.pid, signal.SIGSTOP)
+            monkeypatch.setattr(reach, "REPLICAS_MS", 200)
+            for broker, messages in ((first, many), (first, many), (second, many), (second, many[:1])):
+                with pytest.raises(NotReplicated):
+                    await broker.publish(messages)
+            os.kill(replica.pid, signal.SIGCONT)
 
 
 async def test_other_answers_than_success_do_not_wait_for_replicas(monkeypatch: pytest.MonkeyPatch) -> None:

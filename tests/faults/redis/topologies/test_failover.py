@@ -27,7 +27,9 @@ from tests.faults.publisher import publish_steadily
 from tests.faults.record import Record, lines_of, read, read_all
 from tests.faults.remote import remote
 from tests.faults.worker import work
-from tests.servers.redis_topologies import RedisSentinels, redis_cluster, redis_sentinels, until
+from tests.servers.processes import HOST
+from tests.servers.redis import RedisServer
+from tests.servers.redis_topologies import MASTER, RedisSentinels, redis_cluster, redis_sentinels, until
 from tests.waiting import eventually
 
 GOES_ON_WITHIN = 10.0
@@ -35,26 +37,41 @@ LARGE = b"x" * 20_000
 """Large enough that a few hundred do not fit into the buffers between a master and a replica that is stuck."""
 
 
-def fail_over(group: RedisSentinels) -> None:
-    """Kill the master and wait until the sentinels name another; the dead one comes back as its replica."""
+def fail_over(group: RedisSentinels, *, follows: bool) -> RedisServer:
+    """Kill the master and start it again when the sentinels name another; return it.
+
+    When it `follows`, it starts as a replica of the new one. Else it takes itself for the master until the sentinels
+    tell it, which they do after about ten seconds.
+    """
     dead = group.master
     dead.kill()
     until(lambda: group.master is not dead, "another master")
+    if follows:
+        with (dead.folder / "server.conf").open("a") as settings:
+            settings.write(f"replicaof {HOST} {group.master.port}\n")
     dead.start()
+    return dead
 
 
-def gap_seconds(moments: list[int]) -> float:
-    """Return the longest time between two moments, in nanoseconds, in which nothing happened."""
-    return max(later - earlier for earlier, later in pairwise(sorted(moments))) / 1e9
+def has_replicas(server: RedisServer, count: int) -> bool:
+    with server.client() as client:
+        return int(client.info("replication")["connected_slaves"]) == count
+
+
+def gap_seconds(moments: list[int], since: int) -> float:
+    """Return the longest time after `since`, in nanoseconds as all of them, in which nothing happened."""
+    counted = [since, *sorted(moment for moment in moments if moment > since)]
+    return max(later - earlier for earlier, later in pairwise(counted)) / 1e9
 
 
 @pytest.mark.timeout(200)
 async def test_publishers_and_workers_go_on_after_a_failover_and_nothing_confirmed_is_lost(
     tmp_path: Path, crew: Crew
 ) -> None:
+    """With `min_replicas` = all replicas, and a dead master that comes back as a replica: fewer promise less."""
     with redis_sentinels(replicas=2) as group:
         async with remote(group.url) as harness:
-            await harness.broker.declare(QueueSpec(name=Q, min_replicas=1), [GroupSpec(name=G, message_ordering=True)])
+            await harness.broker.declare(QueueSpec(name=Q, min_replicas=2), [GroupSpec(name=G, message_ordering=True)])
             stop, end = tmp_path / "stop", tmp_path / "end"
             steady = {"stop": stop, "batch": 10, "pause": timedelta(milliseconds=10)}
             publishers = [
@@ -70,7 +87,9 @@ async def test_publishers_and_workers_go_on_after_a_failover_and_nothing_confirm
 
             await eventually(lambda: len(accepted()) > 300, within=timedelta(seconds=30), what="messages")
             group.await_sync()
-            fail_over(group)
+            fail_over(group, follows=True)
+            until(lambda: has_replicas(group.master, 2), "both replicas")
+            whole = time.monotonic_ns()
             before = len(accepted())
             await eventually(lambda: len(accepted()) > before + 500, within=timedelta(seconds=30), what="messages")
             stop.touch()
@@ -83,11 +102,13 @@ async def test_publishers_and_workers_go_on_after_a_failover_and_nothing_confirm
             end.touch()
             await crew.finished(*crew.members)
             assert (await harness.stats()).dead == 0, "somebody was called poison"
+            print(*(server.log for server in (*group.sentinels, *group.servers)))  # shown when it fails
     worked = read_all(tmp_path, "worker")
     delivered = {line[1] for line in lines_of(worked, "delivered")}
     assert set(accepted()) - delivered == set()
-    assert gap_seconds([line[4] for line in lines_of(worked, "delivered")]) < GOES_ON_WITHIN
-    assert gap_seconds([line[2] for line in lines_of(read_all(tmp_path, "publisher"), "accepted")]) < GOES_ON_WITHIN
+    published = lines_of(read_all(tmp_path, "publisher"), "accepted")
+    assert gap_seconds([line[4] for line in lines_of(worked, "delivered")], whole) < GOES_ON_WITHIN
+    assert gap_seconds([line[2] for line in published], whole) < GOES_ON_WITHIN
 
 
 async def publish_until_unsure(broker: RedisBroker, record: Path, first: int, last: int) -> NotReplicated | None:
@@ -135,6 +156,51 @@ async def test_what_a_failover_loses_was_confirmed_without_min_replicas_only(tmp
         assert lost == set()
     else:
         assert len(lost) > 0, "nothing was lost: the test showed nothing"
+
+
+def preferred(sentinel: RedisServer) -> list[int]:
+    """Return the ports of replicas that a sentinel knows to be preferred."""
+    with sentinel.client() as client:
+        return [one["port"] for one in client.sentinel_slaves(MASTER) if int(one["slave-priority"]) == 1]
+
+
+@pytest.mark.timeout(120)
+async def test_one_replica_of_two_is_not_enough_when_the_other_is_promoted() -> None:
+    with redis_sentinels(replicas=2) as group:
+        async with RedisBroker(group.url) as broker:
+            await broker.declare(QueueSpec(name=Q, min_replicas=1))
+            group.await_sync()
+            master, replica = group.master, group.replica
+            with replica.client() as client:
+                client.config_set("replica-priority", 1)  # the sentinels choose it, whatever it lacks
+            until(lambda: all(preferred(sentinel) == [replica.port] for sentinel in group.sentinels), "its priority")
+            os.kill(replica.pid, signal.SIGSTOP)
+            for number in range(600):
+                await broker.publish([Envelope(MessageId(f"m{number}"), Q, LARGE, len(LARGE), 0)])
+            master.kill()
+            os.kill(replica.pid, signal.SIGCONT)
+            until(lambda: group.master is not master, "another master")
+            assert group.master is replica
+            assert (await broker.stats())[0].groups[0].depth < 600
+
+
+@pytest.mark.timeout(120)
+async def test_who_was_idle_asks_the_sentinels_before_talking_to_a_master_that_came_back() -> None:
+    with redis_sentinels() as group:
+        async with RedisBroker(group.url) as broker, RedisBroker(group.url) as witness:
+            await broker.declare(QueueSpec(name=Q))
+            await broker.publish([Envelope(MessageId("before"), Q, b"null", 4, 0)])
+            (delivery,) = await broker.pull(Q, G, worker="w", limit=1, lease=LONG)
+            group.await_sync()
+            back = fail_over(group, follows=False)
+            with back.client() as client:
+                assert client.info("replication")["role"] == "master", "the test shows nothing"
+            assert await asyncio.to_thread(broker.extend_now, [delivery.ack_id], LONG) == []
+            await broker.publish([Envelope(MessageId("after"), Q, b"null", 4, 0)])
+            with back.client() as client, group.master.client() as other:
+                lane = "godwit:{orders}:l1:default"
+                assert (client.xlen(lane), other.xlen(lane)) == (1, 2)
+            assert (await witness.stats())[0].groups[0].depth == 2
 
 
 @pytest.mark.timeout(120)
