@@ -9,11 +9,12 @@ import pytest
 
 from godwit.brokers.contract import Ack, HandBack
 from godwit.brokers.redis import RedisBroker, keys, listening
+from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import BrokerUnavailable, QueueFull
 from godwit.core.journal import decode_chunk
 from godwit.core.message import Message
-from godwit.core.names import AckId, MessageId
+from godwit.core.names import AckId, GroupName, MessageId
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import fresh, redis_server
 from tests.waiting import eventually, real_time
@@ -260,7 +261,8 @@ async def test_a_key_of_another_type_in_the_way_is_refused_before_anything_is_wr
 
 async def test_a_publish_that_meets_a_key_of_another_type_changes_nothing() -> None:
     server = fresh()
-    async with RedisBroker(server.url) as broker:
+    now = str(SYSTEM_CLOCK.now_ms())  # it is published again in the same millisecond
+    async with RedisBroker(server.url, now=lambda: now) as broker:
         await broker.declare(QueueSpec(name=Q), [GroupSpec(name="a"), GroupSpec(name="b")])
         before = await events(broker)
         with server.client() as client:
@@ -270,3 +272,6 @@ async def test_a_publish_that_meets_a_key_of_another_type_changes_nothing() -> N
             client.delete(keys.block(Q, "b")[2])
         assert await events(broker) == before
         assert [receipt.fresh for receipt in await broker.publish([message("x")])] == [True]
+        for group in ("a", "b"):
+            held = await broker.pull(Q, GroupName(group), worker="w", limit=10, lease=LEASE)
+            assert [delivery.envelope.id for delivery in held] == ["x"]

@@ -110,6 +110,8 @@ local function undo(problem)
       local stream = KEYS[5 + (g - 1) * BLOCK + lane]
       local found = redis.pcall('XRANGE', stream, pseq + 1, '+')
       for _, entry in ipairs(found) do redis.call('XDEL', stream, entry[1]) end
+      -- The number is given again, maybe in the same millisecond.
+      if #found > 0 then redis.call('XSETID', stream, format('%d-18446744073709551615', pseq)) end
     end
   end
   if window > 0 then redis.call('HDEL', remembered, unpack(ARGV, marks + 1, marks + n)) end
