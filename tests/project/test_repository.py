@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_importing_godwit_imports_no_heavy_package() -> None:
 def test_importing_godwit_takes_under_150_ms() -> None:
     code = "import time; began = time.perf_counter(); import godwit; print((time.perf_counter() - began) * 1000)"
     python_says(code)  # writes the byte code
-    assert min(float(python_says(code)) for _ in range(7)) < 150  # the others show the load of the machine
+    assert statistics.median(float(python_says(code)) for _ in range(7)) < 150
 
 
 def test_every_public_name_is_in_the_reference() -> None:

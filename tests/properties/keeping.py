@@ -14,6 +14,9 @@ from tests.properties.sides import Letter
 from tests.properties.strategies import GROUP_SETTINGS, GROUPS, QUEUE_SETTINGS, QUEUES, UNITS, Draft
 
 STRANGER = Draft(0, "nowhere", 50, None, None, None, None, 10)
+CROWDING = Draft(1_000, "", 50, None, None, None, None, 10)
+CROWD = 6
+"""As many as the largest limit that is drawn."""
 RARE = ("purge queue", "purge group", "remove queue", "remove group", "change lanes", "restart", "wrong name")
 
 
@@ -89,6 +92,18 @@ class Keeping(Comparison):
             missing = self.both("replay", chosen)
             self.seen["replayed"] += missing is not None and len(missing) < count
             self.seen["replay of nothing"] += bool(missing)
+
+    @rule(pick=UNITS)
+    def replay_into_a_crowd(self, pick: int) -> None:
+        """Fill the queue of a letter first: where its size is limited there is no room for it then."""
+        if known := self.letters_known():
+            chosen = known[-1 - pick % len(known)]
+            for _ in range(CROWD):
+                draft = CROWDING._replace(id=CROWDING.id + len(self.ids), queue=chosen[0])
+                envelope = draft.envelope(self.clock.now_ms())
+                self.both("publish", [envelope])
+                self.ids.append((envelope.queue, envelope.id))
+            self.both("replay", [chosen])
 
     @rule(pick=UNITS)
     def discard(self, pick: int) -> None:

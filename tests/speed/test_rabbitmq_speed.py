@@ -9,14 +9,12 @@ from typing import Final
 
 import pytest
 
-from benchmarks.rabbitmq import MANY, Q, consume, latency, latency_bare, publish, publish_bare, slow_handlers
+from benchmarks.rabbitmq import MANY, Q, consume, latency, publish, publish_bare, slow_handlers
 from godwit.brokers.rabbitmq import RabbitMQBroker
 from godwit.core.queues import QueueSpec
 from tests.servers.rabbitmq import RabbitNode, single
 
 LATENCY_MS: Final = 100
-LATENCY_RATIO: Final = 2
-"""Of the bare client in the same seconds: below 10 ms on a quiet machine, where 100 ms is the easier bound."""
 ROUNDS: Final = 3
 
 pytestmark = [pytest.mark.serial, pytest.mark.timeout(120)]
@@ -41,15 +39,5 @@ async def test_publishing_is_at_least_half_as_fast_as_a_bare_client_and_latency_
             await consume(broker, MANY)
         assert statistics.median(ratios) >= 0.5, ratios
         assert await slow_handlers(broker, 40) >= 570
-        await low_latency(broker, disk.url)
-
-
-async def low_latency(broker: RabbitMQBroker, url: str) -> None:
-    """Let one of three rounds be below 100 ms, or as quick as the server itself on a machine that is busy."""
-    rounds = []
-    for _ in range(ROUNDS):
-        bare, ours = await latency_bare(url, 2), await latency(broker, 2)
-        if ours < LATENCY_MS or ours <= LATENCY_RATIO * bare:
-            return
-        rounds.append((ours, bare))
-    pytest.fail(f"p99 of (Godwit, bare client) in ms: {rounds}")
+        late = [await latency(broker, 2) for _ in range(ROUNDS)]
+        assert min(late) < LATENCY_MS, late
