@@ -41,6 +41,8 @@ class Mutant:
         if path.suffix == ".py":
             compile(changed, str(path), "exec")  # a bug, not a typo
         path.write_text(changed)
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()  # Python tells a changed file by its size and the second it was written in
 
 
 def conformance(backend: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -50,9 +52,9 @@ def conformance(backend: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def copy_project(target: Path) -> Path:
-    """Copy what tests need; return the copy's root."""
+    """Copy what tests need, compiled files with the rest; return the copy's root."""
     for folder in COPIED:
-        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__", "mutants"))
+        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("mutants", "*.pyc.*"))
     shutil.copy(ROOT / "pyproject.toml", target)
     (target / "tests" / "witness.py").write_text(Path(__file__).with_name("witness.py").read_text())
     return target
@@ -61,7 +63,7 @@ def copy_project(target: Path) -> Path:
 def run_tests(root: Path, tests: tuple[str, ...], *, patience_seconds: int = 60) -> tuple[int, str]:
     """Run tests of the copy at `root` in a process of their own; return pytest's exit code and what it said."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GODWIT_"))}
-    environment |= {"PYTHONPATH": str(root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= {"PYTHONPATH": str(root / "src")}
     plugins = ("no:cacheprovider", "no:xdist", "tests.witness")
     command = [sys.executable, "-m", "pytest", "-x", "-q", *(word for plugin in plugins for word in ("-p", plugin))]
     ran = subprocess.run(

@@ -16,6 +16,8 @@ from pamqp.header import ContentHeader
 from godwit.brokers.rabbitmq import RabbitMQBroker, wire
 from godwit.brokers.rabbitmq.address import Address
 from godwit.brokers.rabbitmq.channel import CONFIRMED, REFUSED, UNROUTABLE, Window
+from godwit.brokers.rabbitmq.connection import Connection
+from godwit.brokers.rabbitmq.link import Link
 from godwit.brokers.rabbitmq.wire import Outgoing
 from tests.brokers.rabbitmq import raw
 from tests.conformance.harness import LONG, G, Harness, Q
@@ -109,3 +111,19 @@ async def test_a_worker_that_listens_is_sent_five_ahead_and_the_rest_is_for_othe
     assert len(deliveries) == 3
     for listener in listeners:
         listener.close()
+
+
+async def test_a_link_that_is_closed_while_it_comes_back_leaves_no_connection_open(node: RabbitNode) -> None:
+    restored: list[Connection] = []
+
+    async def restore(connection: Connection) -> None:
+        restored.append(connection)
+        if len(restored) > 1:
+            await asyncio.Event().wait()  # a server that answers slowly
+
+    link = Link(Address.from_url(node.url), restore=restore, lost=lambda: None)
+    await link.open()
+    restored[0].abort()
+    await eventually(lambda: len(restored) > 1, what="it comes back")
+    await link.close()
+    assert [one._transport.is_closing() for one in restored] == [True, True]

@@ -114,6 +114,7 @@ class Connection(asyncio.Protocol):
     async def close(self) -> None:
         """Say goodbye and hang up."""
         if not self.alive:
+            self.abort()
             return
         self._closing = asyncio.get_running_loop().create_future()
         self.write(pamqp.frame.marshal(commands.Connection.Close(200, "bye", 0, 0), 0))
@@ -124,7 +125,7 @@ class Connection(asyncio.Protocol):
             pass
         finally:
             self._fail(ConnectionLost("closed"), tell=False)
-            self._transport.close()
+            self.abort()  # a polite end waits for what was written, and a server may read no more
 
     def abort(self) -> None:
         """Hang up at once."""
@@ -244,6 +245,8 @@ class Connection(asyncio.Protocol):
         self.changed.set()
         if not self._opening.done():
             self._opening.set_exception(failure)
+        if self._closing is not None and not self._closing.done():
+            self._closing.set_result(None)
         for channel in list(self.channels.values()):
             channel.fail(failure)
         self.channels.clear()

@@ -89,6 +89,7 @@ class Link:
         self._closed = True
         if self._returning is not None:
             self._returning.cancel()
+            await asyncio.wait([self._returning])
         connection = self._connection
         if connection is not None:
             await connection.close()
@@ -204,20 +205,22 @@ class Link:
             shown = ".".join(map(str, connection.version))
             raise BrokerUnavailable(address.shown, f"RabbitMQ {shown} is too old", "Godwit needs 3.10 or newer.")
         try:
-            await self._restore(connection)
-        except (ConnectionLost, ServerRefused) as error:
+            await self._prepare(connection)
+        except BaseException as error:  # also when the broker is closed meanwhile: nobody else knows this connection
             connection.abort()
-            raise self._unreachable(error, host) from error
-        except GodwitError:
-            await connection.close()
+            if isinstance(error, (ConnectionLost, ServerRefused)):
+                raise self._unreachable(error, host) from error
             raise
-        if not connection.alive:
-            raise self._unreachable(connection.failure or ConnectionLost("lost"), host)
         if self._connection is not None:
             self._opens += self._connection.opens
             self._closes += self._connection.closes
         self._connection, self._publisher = connection, None
         self._ready.set()
+
+    async def _prepare(self, connection: Connection) -> None:
+        await self._restore(connection)
+        if connection.failure is not None:
+            raise connection.failure
 
     def _unreachable(self, error: BaseException, host: tuple[str, int]) -> BrokerUnavailable:
         address = self.address
