@@ -78,7 +78,7 @@ class Keeping(Comparison):
 
     def letters_known(self) -> list[tuple[str, str, int]]:
         """List all letters on both sides, and return every address there ever was."""
-        for name in self.subject.stats():
+        for name in self.alive:
             letters: list[Letter] = self.both("letters", name)
             self.seen["letters listed"] += len(letters)
             self.buried.update((letter.address, None) for letter in letters)

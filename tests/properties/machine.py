@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from godwit.core.clock import ManualClock
 from godwit.core.errors import GodwitError, GroupNotFound, PartialPublish, QueueFull
 from godwit.core.projection import Projection
+from tests.conformance.harness import Row
 from tests.properties.lifecycle import LifecycleWatch
-from tests.properties.sides import BrokerSide, Side, state_of
+from tests.properties.sides import BrokerSide, Side, Sight, states_of
 from tests.properties.strategies import (
     GROUP_SETTINGS,
     GROUPS,
@@ -45,6 +46,8 @@ class Comparison(RuleBasedStateMachine):
         self.projections = {name: Projection() for name in QUEUES}
         self.lifecycle = LifecycleWatch()
         self.layouts: dict[str, tuple[int, bool, bool]] = {}
+        self.alive: dict[str, Any] = {}
+        """The statistics of the subject after the last step."""
         self.delivered = 0
         self.held: list[int] = []
         self.ids: list[tuple[str, str]] = []
@@ -89,7 +92,7 @@ class Comparison(RuleBasedStateMachine):
         """Return every queue and group there is, those with something ready first."""
         found = [
             (-numbers[0], name, group)
-            for name, (_, _, groups) in self.subject.stats().items()
+            for name, (_, _, groups) in self.alive.items()
             for group, numbers in groups.items()
         ]
         return [(name, group) for _, name, group in sorted(found)]
@@ -119,46 +122,42 @@ class Comparison(RuleBasedStateMachine):
     # What must be true after every step
 
     @invariant()
-    def counts_agree(self) -> None:
-        mine = self.subject.stats()
-        assert mine == self.reference.stats()
-        for _, _, groups in mine.values():
+    def everything_agrees_with_the_other_side_and_with_the_journal(self) -> None:
+        sight = self.subject.look()
+        self.alive = sight.stats
+        for _, _, groups in self.alive.values():
             assert all(number >= 0 for numbers in groups.values() for number in numbers)
-
-    @invariant()
-    def copies_agree_with_the_other_side_and_with_the_journal(self) -> None:
-        alive = self.subject.stats()
-        for name in QUEUES:
-            if name not in alive and name not in self.known_shards():
-                continue
-            self.follow(name)
-            if name not in alive:
-                assert self.projections[name].copies == {}
-                continue
-            snapshot = self.subject.snapshot(name)
-            assert {copy.address: copy for copy in snapshot} == self.projections[name].copies
-            assert {copy.address: state_of(copy) for copy in snapshot} == self.reference.copies(name)
-            tokens = [copy.delivery_id for copy in snapshot if copy.state == "leased"]
+        for name, rows in sight.rows.items():
+            self.follow(name, rows)
+        if isinstance(self.reference, BrokerSide):
+            theirs = self.reference.look()
+            assert self.alive == theirs.stats
+            self.compare_rows(sight, theirs)
+            copies = {name: states_of(seen) for name, seen in theirs.copies.items()}
+        else:
+            assert self.alive == self.reference.stats()
+            copies = {name: self.reference.copies(name) for name in self.alive}
+        assert {name: states_of(seen) for name, seen in sight.copies.items()} == copies
+        for name, projection in self.projections.items():
+            seen = sight.copies.get(name, ())
+            assert {copy.address: copy for copy in seen} == projection.copies
+            tokens = [copy.delivery_id for copy in seen if copy.state == "leased"]
             assert None not in tokens
             assert len(set(tokens)) == len(tokens)
 
-    def known_shards(self) -> set[str]:
-        return {shard.partition("#")[0] for shard in self.loop.run_until_complete(self.subject.broker.journal.shards())}
-
-    def follow(self, name: str) -> None:
+    def follow(self, name: str, rows: list[Row]) -> None:
         """Apply what is new in the journal."""
-        rows = self.subject.new_rows(name)
         for row in rows:
             self.seen[f"event {row['event']}"] += 1
             self.lifecycle.see(row)
             self.projections[name].apply(row)
-        self.compare_rows(name, rows)
 
-    def compare_rows(self, name: str, rows: list[dict[str, Any]]) -> None:
-        """Compare new journal rows, when the other side has a journal."""
-        if isinstance(self.reference, BrokerSide):
-            theirs = [self.reference.comparable(row) for row in self.reference.new_rows(name)]
-            assert [self.subject.comparable(row) for row in rows] == theirs
+    def compare_rows(self, sight: Sight, theirs: Sight) -> None:
+        """Compare new journal rows of two sides that both have a journal."""
+        reference = cast("BrokerSide", self.reference)
+        for name in self.projections:
+            mine, yours = sight.rows.get(name, []), theirs.rows.get(name, [])
+            assert [*map(self.subject.comparable, mine)] == [*map(reference.comparable, yours)], name
 
 
 def outcome(side: Side, step: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

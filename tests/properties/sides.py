@@ -7,7 +7,7 @@ in the order of delivery), a dead letter by its address (queue, group, publish_s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from godwit.brokers.contract import Ack, Broker, DeadLetter, GiveUp, GroupStats, HandBack, LetterId, Nack, Settlement
@@ -79,16 +79,30 @@ class Side(Protocol):
     def restart(self) -> None: ...
 
 
+class Sight(NamedTuple):
+    """All that can be seen of a broker after a step; what is not there has no entry."""
+
+    stats: dict[str, Any]
+    rows: dict[str, list[Row]]
+    """The new journal rows of each queue that has a journal."""
+    copies: dict[str, tuple[CopyState, ...]]
+
+
 def numbers_of(stats: GroupStats) -> tuple[Any, ...]:
     """Return what is counted of a group, in a fixed order."""
     places = (stats.ready, stats.blocked, stats.delayed, stats.leased, stats.dead)
     return (*places, stats.bytes, stats.leased_bytes, stats.dropped, stats.full)
 
 
-def state_of(copy: CopyState) -> tuple[Any, ...]:
-    """Return a copy's state without its delivery id."""
-    counters = (copy.attempt, copy.failures, copy.crashes)
-    return (copy.message_id, copy.state, copy.ready_at, copy.lease_until, *counters)
+def states_of(copies: Iterable[CopyState]) -> dict[Address, Any]:
+    """Return the states of copies by address, without their delivery ids."""
+    return {
+        one.address: (
+            *(one.message_id, one.state, one.ready_at, one.lease_until),
+            *(one.attempt, one.failures, one.crashes),
+        )
+        for one in copies
+    }
 
 
 class BrokerSide:
@@ -201,23 +215,37 @@ class BrokerSide:
         return [known[letter_id] for letter_id in letter_ids]
 
     def stats(self) -> dict[str, Any]:
+        return self._run(self._stats())
+
+    async def _stats(self) -> dict[str, Any]:
         return {
             one.name: (one.published, one.duplicates, {group.name: numbers_of(group) for group in one.groups})
-            for one in self._run(self.broker.stats())
+            for one in await self.broker.stats()
         }
 
     def copies(self, queue: str) -> dict[Address, Any]:
-        return {copy.address: state_of(copy) for copy in self.snapshot(queue)}
+        snapshot = self._run(self.broker.journal.snapshot(QueueName(queue)))
+        return states_of(snapshot.copies)
 
-    def snapshot(self, queue: str) -> tuple[CopyState, ...]:
-        return self._run(self.broker.journal.snapshot(QueueName(queue))).copies
+    def look(self) -> Sight:
+        """Look at everything at once: a question at a time would take most of a run."""
+        return self._run(self._look())
 
-    def new_rows(self, queue: str) -> list[Row]:
-        """Return the rows of a shard that were not read before."""
+    async def _look(self) -> Sight:
+        journal = self.broker.journal
+        stats, shards = await asyncio.gather(self._stats(), journal.shards())
+        kept = sorted({shard.partition("#")[0] for shard in shards})
+        alive = sorted(stats)
+        rows = asyncio.gather(*map(self._new_rows, kept))
+        snapshots = await asyncio.gather(*(journal.snapshot(QueueName(name)) for name in alive))
+        copies = dict(zip(alive, (snapshot.copies for snapshot in snapshots), strict=True))
+        return Sight(stats, dict(zip(kept, await rows, strict=True)), copies)
+
+    async def _new_rows(self, queue: str) -> list[Row]:
         shard, after = shard_name(queue), self._read.get(queue)
         rows = [
             row
-            for chunk in self._run(self.broker.journal.read(shard, after, limit=10_000))
+            for chunk in await self.broker.journal.read(shard, after, limit=10_000)
             for row in rows_of(decode_chunk(chunk), shard)
             if after is None or row["seq"] > after.seq
         ]

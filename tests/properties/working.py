@@ -23,7 +23,7 @@ class Working(Comparison):
 
     @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=6))
     def publish(self, drafts: list[Draft]) -> None:
-        alive = sorted(self.subject.stats())
+        alive = sorted(self.alive)
         self.send(
             [draft if draft.queue in alive else draft._replace(queue=alive[0]) for draft in drafts] if alive else drafts
         )
@@ -31,7 +31,7 @@ class Working(Comparison):
     @rule(draft=DRAFTS, size=st.integers(2, 4), pick=UNITS)
     def publish_many_alike(self, draft: Draft, size: int, pick: int) -> None:
         """Publish neighbours: the same key, the same lane, ids in a row."""
-        if alive := sorted(self.subject.stats()):
+        if alive := sorted(self.alive):
             queue = alive[pick % len(alive)]
             self.send([draft._replace(id=draft.id + n, queue=queue, group=None) for n in range(size)])
 
