@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -29,8 +34,9 @@ class Mutant:
     patience_seconds: int = 20
     """A bug may also show in a test that does not come to its end."""
 
-    def plant(self, root: Path) -> None:
-        """Put the bug into the copy of the project at `root`."""
+    @contextmanager
+    def planted(self, root: Path) -> Iterator[None]:
+        """Have the bug in the copy of the project at `root`, and take it out again."""
         path = root / "src" / "godwit" / self.file
         text = path.read_text()
         found = text.count(self.old)
@@ -40,9 +46,18 @@ class Mutant:
         changed = text.replace(self.old, self.new)
         if path.suffix == ".py":
             compile(changed, str(path), "exec")  # a bug, not a typo
-        path.write_text(changed)
-        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
-            compiled.unlink()  # Python tells a changed file by its size and the second it was written in
+        try:
+            rewrite(path, changed)
+            yield
+        finally:
+            rewrite(path, text)
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Write a file anew; what is compiled of it goes: Python tells a change by size and second only."""
+    path.write_text(text)
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+        compiled.unlink()
 
 
 def conformance(backend: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -60,28 +75,35 @@ def copy_project(target: Path) -> Path:
     return target
 
 
+@cache
+def _warm() -> subprocess.Popen[str]:
+    command = [sys.executable, "-P", str(Path(__file__).with_name("warm.py"))]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    atexit.register(process.communicate)
+    return process
+
+
 def run_tests(root: Path, tests: tuple[str, ...], *, patience_seconds: int = 60) -> tuple[int, str]:
     """Run tests of the copy at `root` in a process of their own; return pytest's exit code and what it said."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GODWIT_"))}
     environment |= {"PYTHONPATH": str(root / "src")}
     plugins = ("no:cacheprovider", "no:xdist", "tests.witness")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", *(word for plugin in plugins for word in ("-p", plugin))]
-    ran = subprocess.run(
-        [*command, f"--basetemp={root / 'tmp'}", f"--timeout={patience_seconds}", *tests],
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = ran.stdout + ran.stderr
+    arguments = ["-x", "-q", *(word for plugin in plugins for word in ("-p", plugin))]
+    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are loaded already
+    arguments += [f"--basetemp={root / 'tmp'}", f"--timeout={patience_seconds}", *tests]
+    output = root / "output"
+    pipes = _warm()
+    assert pipes.stdin is not None
+    assert pipes.stdout is not None
+    pipes.stdin.write(json.dumps([str(root), environment, arguments, str(output)]) + "\n")
+    code = int(pipes.stdout.readline())
+    said = output.read_text()
     assert f"{WITNESS}{root / 'src' / 'godwit'}" in said, f"the copy was not the one tested:\n{said}"
-    return ran.returncode, said
+    return code, said
 
 
-def expect_red(mutant: Mutant, place: Path) -> None:
-    """Plant a bug and fail unless the tests named with it do."""
-    root = copy_project(place)
-    mutant.plant(root)
-    code, said = run_tests(root, mutant.tests, patience_seconds=mutant.patience_seconds)
+def expect_red(mutant: Mutant, root: Path) -> None:
+    """Plant a bug in the copy at `root` and fail unless the tests named with it do."""
+    with mutant.planted(root):
+        code, said = run_tests(root, mutant.tests, patience_seconds=mutant.patience_seconds)
     assert code == TESTS_FAILED, f"nobody noticed {mutant.name!r} (pytest ended with {code}):\n{said}"

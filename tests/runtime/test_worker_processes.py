@@ -187,6 +187,7 @@ async def test_a_handler_that_hangs_in_a_thread_is_no_longer_renewed_past_its_ti
         await eventually(lambda: shop.recorded("begin") == ["o0"], within=STARTED)
         with shop.worker(target="tests.runtime.workshop:mq", SHOP_CONFIG=str(config)):
             await eventually(lambda: shop.recorded("end") == ["o0"], within=STARTED)
+            await eventually(lambda: shop.is_empty(letters), what="the handled message is settled")
         hanging.send_signal(signal.SIGTERM)
         assert hanging.wait(15) == 0, "a thread that hangs does not keep the process"
-    assert await shop.is_empty(letters)
+    assert await shop.is_empty(letters), "the late end of the first changed nothing"
