@@ -20,7 +20,8 @@ from godwit.brokers.urls import connect
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 from tests.servers.redis import redis_server
-from tests.servers.redis_topologies import redis_cluster, redis_sentinels
+from tests.servers.redis_cluster import redis_cluster
+from tests.servers.redis_replicas import redis_sentinels
 
 QUEUE: Final = QueueName("orders")
 GROUP: Final = GroupName("default")

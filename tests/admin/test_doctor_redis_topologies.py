@@ -17,8 +17,11 @@ from godwit.core.errors import BrokerUnavailable
 from godwit.core.message import Message
 from godwit.core.queues import QueueSpec
 from tests.servers.processes import HOST
-from tests.servers.redis_topologies import fresh_cluster, fresh_sentinels, redis_cluster, redis_sentinels
+from tests.servers.redis_cluster import fresh_cluster, redis_cluster
+from tests.servers.redis_replicas import NEVER_MS, fresh_sentinels, redis_sentinels
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group("redis-cluster")
 
 SPAN = timedelta(milliseconds=100)
 
@@ -56,7 +59,7 @@ async def test_one_queue_with_all_the_work_is_a_hot_slot() -> None:
 
 @pytest.mark.timeout(120)
 async def test_slots_that_nobody_serves_are_a_problem() -> None:
-    with redis_cluster() as cluster:
+    with redis_cluster(node_timeout_ms=1_000) as cluster:
         cluster.masters[2].kill()
         asked = f"redis+cluster://{HOST}:{cluster.masters[0].port}"
 
@@ -80,7 +83,7 @@ async def test_sentinels_that_are_well_are_said_to_be() -> None:
 
 @pytest.mark.timeout(120)
 async def test_lost_sentinels_and_a_replica_that_lags_are_told() -> None:
-    with redis_sentinels(down_after_ms=60_000) as group:
+    with redis_sentinels(down_after_ms=NEVER_MS) as group:
         os.kill(group.replica.pid, signal.SIGSTOP)
         group.sentinels[2].kill()
         async with RedisBroker(group.url) as broker:

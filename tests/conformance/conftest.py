@@ -15,8 +15,8 @@ import pytest
 from tests.conformance.harness import BACKENDS, Harness
 
 EVERY = [
-    # A node needs seconds of a processor to start: one process runs all its tests.
-    pytest.param(name, marks=pytest.mark.xdist_group("rabbitmq")) if name == "rabbitmq" else name
+    # A node, or a cluster, needs seconds to start: one process runs all its tests.
+    pytest.param(name, marks=pytest.mark.xdist_group(name)) if name in {"rabbitmq", "redis-cluster"} else name
     for name in BACKENDS
 ]
 

@@ -105,7 +105,7 @@ class RedisClusterBackend(RedisBackend):
     """The same on a cluster of three masters."""
 
     def __init__(self, place: Path, clock: Clock) -> None:
-        from tests.servers.redis_topologies import fresh_cluster
+        from tests.servers.redis_cluster import fresh_cluster
 
         self._set_up(fresh_cluster().url, clock)
 
@@ -114,7 +114,7 @@ class RedisSentinelBackend(RedisBackend):
     """The same on a master that sentinels name."""
 
     def __init__(self, place: Path, clock: Clock) -> None:
-        from tests.servers.redis_topologies import fresh_sentinels
+        from tests.servers.redis_replicas import fresh_sentinels
 
         self._set_up(fresh_sentinels().url, clock)
 

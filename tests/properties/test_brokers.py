@@ -97,4 +97,4 @@ def test_several_servers_together_do_what_the_memory_broker_does(backend: str) -
     seen: Counter[str] = Counter()
     machine = type(f"{backend}AgainstMemory", (BrokerAgainstMemory,), {"backend": backend, "seen": seen})
     run_state_machine_as_test(machine, settings=settings(max_examples=FEW_EXAMPLES, stateful_step_count=STEPS))
-    assert seen["deliveries"] > 0
+    assert min(seen["deliveries"], seen["event acked"], seen["event dead_lettered"]) > 0

@@ -23,9 +23,9 @@ from tests.servers.lasting import lasting
 from tests.servers.processes import HOST, ServerDown, await_server, free_ports, stop
 
 Program = Literal["redis", "valkey"]
-_STARTS = 5
+STARTS = 5
 """How often another port is tried when somebody took ours between finding and binding it."""
-_TAKEN = "Address already in use"
+TAKEN = "Address already in use"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ def _started(
     program: Program, folder: Path, settings: list[str], *, password: str | None, tls: bool, bus_port: int
 ) -> RedisServer:
     certificate = make_certificate(folder) if tls else None
-    for attempt in range(1, _STARTS + 1):
+    for attempt in range(1, STARTS + 1):
         (port,) = free_ports(1)
         (folder / "server.conf").write_text("\n".join([*settings, *_listening(port, certificate), ""]))
         server = RedisServer(
@@ -185,7 +185,7 @@ def _started(
         try:
             server.start()
         except ServerDown:
-            if attempt == _STARTS or _TAKEN not in server.log:
+            if attempt == STARTS or TAKEN not in server.log:
                 raise
             (folder / "log").unlink()
         else:

@@ -13,7 +13,10 @@ from godwit.brokers.redis.topology import Cluster, Sentinels, slot_of
 from godwit.core.errors import BrokerUnavailable, InvalidSetting
 from tests.servers.processes import free_ports
 from tests.servers.redis import fresh
-from tests.servers.redis_topologies import MASTER, fresh_cluster, fresh_sentinels
+from tests.servers.redis_cluster import fresh_cluster
+from tests.servers.redis_replicas import MASTER, fresh_sentinels
+
+pytestmark = pytest.mark.xdist_group("redis-cluster")
 
 
 def test_a_url_names_nodes_of_a_cluster() -> None:

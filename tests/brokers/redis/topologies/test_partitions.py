@@ -23,8 +23,10 @@ from godwit.core.message import Message
 from godwit.core.projection import Address, CopyState, Projection
 from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
 from tests.conformance.harness import LONG, G, Q
-from tests.servers.redis_topologies import fresh_cluster, shared_cluster
+from tests.servers.redis_cluster import fresh_cluster, shared_cluster
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group("redis-cluster")
 
 SIX = QueueSpec(name=Q, partitions=6)
 ORDERED = GroupSpec(name=G, message_ordering=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,26 +16,12 @@ from godwit.core.errors import InvalidSetting, NotReplicated, PartialPublish
 from godwit.core.message import Message
 from godwit.core.queues import QueueSpec
 from tests.conformance.harness import Q
-from tests.servers.processes import HOST
-from tests.servers.redis import Program, RedisServer, redis_server
-from tests.servers.redis_topologies import until
+from tests.servers.redis import Program, RedisServer, fresh
+from tests.servers.redis_replicas import fresh_pair
 
 CAREFUL = QueueSpec(name=Q, min_replicas=1)
 PATIENT_MS = 20_000
 """Long enough for a replica that is there, on any machine."""
-
-
-@contextmanager
-def pair(program: Program) -> Iterator[tuple[RedisServer, RedisServer]]:
-    """Run a master and its replica."""
-    lines = ("repl-diskless-sync-delay 0",)
-    with (
-        redis_server(program, lines=lines) as master,
-        redis_server(program, lines=(*lines, f"replicaof {HOST} {master.port}")) as replica,
-    ):
-        with master.client() as client:
-            until(lambda: client.info("replication").get("slave0", {}).get("state") == "online", "a replica in step")
-        yield master, replica
 
 
 def calls(server: RedisServer, command: str) -> int:
@@ -50,38 +34,38 @@ def calls(server: RedisServer, command: str) -> int:
     [("redis", "", "wait"), ("valkey", "", "waitaof"), ("valkey", "?replicas=memory", "wait")],
 )
 async def test_a_publish_returns_when_a_replica_has_it(program: Program, option: str, command: str) -> None:
-    with pair(program) as (master, replica):
-        async with RedisBroker(master.url + option) as broker:
-            await broker.declare(CAREFUL)
-            receipts = await broker.publish([seal(Message(queue=Q)) for _ in range(20)])
-            assert len(receipts) == 20
-            with replica.client() as client:
-                assert client.hget("godwit:{orders}:meta", "v") is not None
-                assert client.xlen("godwit:{orders}:l1:default") == 20
-            assert calls(master, command) > 0
+    pair = fresh_pair(program)
+    async with RedisBroker(pair.master.url + option) as broker:
+        await broker.declare(CAREFUL)
+        before = calls(pair.master, command)
+        receipts = await broker.publish([seal(Message(queue=Q)) for _ in range(20)])
+        assert len(receipts) == 20
+        with pair.replica.client() as client:
+            assert client.hget("godwit:{orders}:meta", "v") is not None
+            assert client.xlen("godwit:{orders}:l1:default") == 20
+        assert calls(pair.master, command) > before
 
 
 async def test_without_a_replica_the_publish_says_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "REPLICAS_MS", 200)
-    with pair("redis") as (master, replica):
-        async with RedisBroker(master.url) as broker:
-            await broker.declare(CAREFUL)
-            replica.kill()
-            envelope = seal(Message(queue=Q, id="m"))
-            with pytest.raises(NotReplicated, match="0 of 1 replicas") as caught:
-                await broker.publish([envelope])
-            assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
-            many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(250)]
-            with pytest.raises(NotReplicated):
-                await broker.publish(many)
-            replica.start()
-            monkeypatch.setattr(reach, "REPLICAS_MS", PATIENT_MS)
-            with master.client() as client:
-                until(lambda: client.info("replication").get("slave0", {}).get("state") == "online", "the replica")
-            (receipt,) = await broker.publish([envelope])
-            assert not receipt.fresh, "it was there all the time, and is recognised"
-            assert sum(receipt.fresh for receipt in await broker.publish(many)) == 50
-            assert (await broker.stats())[0].groups[0].depth == 251
+    pair = fresh_pair("redis")
+    async with RedisBroker(pair.master.url) as broker:
+        await broker.declare(CAREFUL)
+        pair.replica.kill()
+        envelope = seal(Message(queue=Q, id="m"))
+        with pytest.raises(NotReplicated, match="0 of 1 replicas") as caught:
+            await broker.publish([envelope])
+        assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
+        many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(250)]
+        with pytest.raises(NotReplicated):
+            await broker.publish(many)
+        pair.replica.start()
+        monkeypatch.setattr(reach, "REPLICAS_MS", PATIENT_MS)
+        pair.await_replica()
+        (receipt,) = await broker.publish([envelope])
+        assert not receipt.fresh, "it was there all the time, and is recognised"
+        assert sum(receipt.fresh for receipt in await broker.publish(many)) == 50
+        assert (await broker.stats())[0].groups[0].depth == 251
 
 
 @pytest.mark.parametrize(
@@ -93,51 +77,54 @@ async def test_a_repetition_is_not_confirmed_before_replicas_have_the_message(
     program: Program, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Newer servers wait for what the same connection wrote, so a repetition has to write something."""
-    with pair(program) as (master, replica):
-        async with RedisBroker(master.url + option) as first, RedisBroker(master.url + option) as second:
-            await first.declare(CAREFUL)
-            many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(3)]
-            os.kill(replica.pid, signal.SIGSTOP)
+    pair = fresh_pair(program)
+    url = pair.master.url + option
+    async with RedisBroker(url) as first, RedisBroker(url) as second:
+        await first.declare(CAREFUL)
+        many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(3)]
+        os.kill(pair.replica.pid, signal.SIGSTOP)
+        try:
             monkeypatch.setattr(reach, "REPLICAS_MS", 200)
             for broker, messages in ((first, many), (first, many), (second, many), (second, many[:1])):
                 with pytest.raises(NotReplicated):
                     await broker.publish(messages)
-            os.kill(replica.pid, signal.SIGCONT)
+        finally:
+            os.kill(pair.replica.pid, signal.SIGCONT)
 
 
 async def test_other_answers_than_success_do_not_wait_for_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that does not know the newest settings learns them also while no replica is there."""
     monkeypatch.setattr(reach, "REPLICAS_MS", 100)
-    with redis_server() as server:
-        async with RedisBroker(server.url) as first, RedisBroker(server.url) as second:
-            await first.declare(CAREFUL)
-            with pytest.raises(NotReplicated):
-                await first.publish([seal(Message(queue=Q))])
-            await second.declare(QueueSpec(name=Q))
-            assert (await first.publish([seal(Message(queue=Q))]))[0].fresh
+    server = fresh()
+    async with RedisBroker(server.url) as first, RedisBroker(server.url) as second:
+        await first.declare(CAREFUL)
+        with pytest.raises(NotReplicated):
+            await first.publish([seal(Message(queue=Q))])
+        await second.declare(QueueSpec(name=Q))
+        assert (await first.publish([seal(Message(queue=Q))]))[0].fresh
 
 
 async def test_chunks_confirmed_before_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "REPLICAS_MS", PATIENT_MS)
-    with pair("redis") as (master, replica):
-        async with RedisBroker(master.url) as broker:
-            await broker.declare(CAREFUL)
-            many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(201)]
-            await broker.publish(many[:1])
-            run = broker._publisher._store
-            chunks = []
+    pair = fresh_pair("redis")
+    async with RedisBroker(pair.master.url) as broker:
+        await broker.declare(CAREFUL)
+        many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(201)]
+        await broker.publish(many[:1])
+        run = broker._publisher._store
+        chunks = []
 
-            async def store(*args: object, **options: object) -> object:
-                chunks.append(args)
-                if len(chunks) > 1:
-                    monkeypatch.setattr(reach, "REPLICAS_MS", 300)
-                    replica.kill()
-                return await run(*args, **options)  # type: ignore[arg-type]
+        async def store(*args: object, **options: object) -> object:
+            chunks.append(args)
+            if len(chunks) > 1:
+                monkeypatch.setattr(reach, "REPLICAS_MS", 300)
+                pair.replica.kill()
+            return await run(*args, **options)  # type: ignore[arg-type]
 
-            monkeypatch.setattr(broker._publisher, "_store", store)
-            with pytest.raises(PartialPublish) as caught:
-                await broker.publish(many)
-            assert len(caught.value.accepted) == 200
+        monkeypatch.setattr(broker._publisher, "_store", store)
+        with pytest.raises(PartialPublish) as caught:
+            await broker.publish(many)
+        assert len(caught.value.accepted) == 200
 
 
 @pytest.mark.parametrize("spec", [CAREFUL, QueueSpec(name=Q, partitions=2)], ids=["min_replicas", "partitions"])

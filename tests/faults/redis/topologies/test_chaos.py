@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -17,11 +16,11 @@ from tests.faults.crew import Crew
 from tests.faults.record import lines_of, read_all
 from tests.faults.remote import remote
 from tests.faults.storm import ORDERED, Storm
-from tests.servers.redis_topologies import RedisCluster, redis_cluster
+from tests.servers.redis_cluster import RedisCluster, redis_cluster
 
-MANY = 4_000
+MANY = 3_000
 KILLS = 8
-LEASE = timedelta(seconds=4)
+LEASE = timedelta(seconds=2)
 GOES_ON_WITHIN = 10.0
 
 
@@ -32,15 +31,8 @@ class Trouble:
         self._cluster = cluster
         self._slot = slot_of(keys.part(Q, "meta"))
         self.moves = self.kills = 0
-        self.spans: list[tuple[int, int]] = []
-        """When each began and ended, by CLOCK_MONOTONIC in nanoseconds."""
 
     def next(self) -> None:
-        began = time.monotonic_ns()
-        self._next()
-        self.spans.append((began, time.monotonic_ns()))
-
-    def _next(self) -> None:
         if self.moves > 2 * self.kills:
             server = self._cluster.server_of(self._slot)
             server.kill()
@@ -55,7 +47,7 @@ class Trouble:
 
 @pytest.mark.timeout(200)
 async def test_kills_and_moving_slots_lose_nothing(tmp_path: Path, crew: Crew) -> None:
-    with redis_cluster() as cluster:
+    with redis_cluster(node_timeout_ms=1_000) as cluster:
         async with remote(cluster.url) as harness:
             await harness.declare(ORDERED)
             trouble = Trouble(cluster)
@@ -78,8 +70,10 @@ async def test_kills_and_moving_slots_lose_nothing(tmp_path: Path, crew: Crew) -
             assert (await harness.stats()).dead == 0
     assert found.accepted == MANY
     found.verify()
-    times = [line[4] for line in lines_of(read_all(tmp_path, "worker"), "delivered")]
-    for (_, ended), (next_began, _) in pairwise([*trouble.spans, (max(times), 0)]):
-        went_on = min((at for at in times if at > ended), default=ended)
-        # Trouble upon trouble: what follows shows whether work goes on.
-        assert min(went_on, max(next_began, ended)) - ended < GOES_ON_WITHIN * 1e9
+    assert longest_gap_seconds(tmp_path) < GOES_ON_WITHIN
+
+
+def longest_gap_seconds(place: Path) -> float:
+    """Return the longest time in which nobody got anything, from the first message to the last."""
+    times = sorted(line[4] for line in lines_of(read_all(place, "worker"), "delivered"))
+    return max(later - earlier for earlier, later in pairwise(times)) / 1e9
