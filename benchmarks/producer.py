@@ -29,9 +29,9 @@ Way = Callable[[QueueProducer, list[Message]], Awaitable[None]]
 class DistantBroker(MemoryBroker):
     """A memory broker a round trip away."""
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         await asyncio.sleep(ROUND_TRIP_SECONDS)
-        return await super().publish(envelopes)
+        return await super().publish(envelopes, min_replicas=min_replicas)
 
 
 async def one_by_one(producer: QueueProducer, messages: list[Message]) -> None:

@@ -210,20 +210,30 @@ class MessageQueueManager:
     # Publishing
 
     async def enqueue(
-        self, message: Message, *, scheduled_at: datetime | None = None, expires_at: datetime | None = None
+        self,
+        message: Message,
+        *,
+        scheduled_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        min_replicas: int | None = None,
     ) -> MessageId:
-        """Publish a message and return its id; the two times override the message's own."""
+        """Publish a message and return its id; the two times override the message's own, `min_replicas` the queue's."""
         producer = self.producer
         message_id = await self.breaker.execute(
-            lambda: producer.enqueue(message, scheduled_at=scheduled_at, expires_at=expires_at), failure=BrokerError
+            lambda: producer.enqueue(
+                message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas
+            ),
+            failure=BrokerError,
         )
         self.books.notice()
         return message_id
 
-    async def enqueue_many(self, messages: Iterable[Message]) -> list[MessageId]:
+    async def enqueue_many(self, messages: Iterable[Message], *, min_replicas: int | None = None) -> list[MessageId]:
         """Publish messages, in one round trip per few hundred, and return their ids in order."""
         producer = self.producer
-        ids = await self.breaker.execute(lambda: producer.enqueue_many(messages), failure=BrokerError)
+        ids = await self.breaker.execute(
+            lambda: producer.enqueue_many(messages, min_replicas=min_replicas), failure=BrokerError
+        )
         self.books.notice()
         return ids
 

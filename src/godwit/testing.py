@@ -45,9 +45,9 @@ class RecordingBroker(MemoryBroker):
         super().__init__(clock=clock)
         self.published: list[Envelope] = []
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Publish, and remember what was fresh."""
-        receipts = await super().publish(envelopes)
+        receipts = await super().publish(envelopes, min_replicas=min_replicas)
         self.published += [one for one, receipt in zip(envelopes, receipts, strict=True) if receipt.fresh]
         return receipts
 

@@ -164,7 +164,7 @@ async def test_scheduled_at_and_expires_at_override_the_messages_own_times(
 )
 async def test_impossible_times_are_refused(broker: MemoryBroker, options: dict[str, datetime], field: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
-        await QueueProducer(broker).enqueue(Message(queue=ORDERS), **options)
+        await QueueProducer(broker).enqueue(Message(queue=ORDERS), **options)  # type: ignore[arg-type]
     assert caught.value.field == field
 
 

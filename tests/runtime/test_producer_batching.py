@@ -32,13 +32,13 @@ class GatedBroker(MemoryBroker):
         self.gate = asyncio.Event()
         self.failures: list[Exception | None] = []
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         self.calls.append(list(envelopes))
         await self.gate.wait()
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None:
             raise failure
-        return await super().publish(envelopes)
+        return await super().publish(envelopes, min_replicas=min_replicas)
 
     @property
     def sizes(self) -> list[int]:

@@ -112,9 +112,9 @@ async def test_a_publisher_that_finds_its_firing_cancelled_takes_it_back_itself(
         office.clock.advance(90 * MINUTE)
         publish = office.broker.publish
 
-        async def cancelled_meanwhile(envelopes):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        async def cancelled_meanwhile(envelopes, **options):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN003, ANN202
             await other.scheduler.cancel(known)
-            return await publish(envelopes)
+            return await publish(envelopes, **options)
 
         office.broker.publish = cancelled_meanwhile  # type: ignore[method-assign]
         assert (await mq.scheduler.tick()).sent == 0

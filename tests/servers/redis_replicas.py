@@ -15,8 +15,12 @@ from tests.servers.redis_topologies import ask, on_free_ports, running, until
 
 MASTER = "orders-master"
 """The name under which the sentinels know the master."""
+DOWN_AFTER_MS = 2_000
+"""Sentinels ping once a second: with one second a new master was taken for dead before its first answer came."""
 FAILOVER_TIMEOUT_MS = 2_000
 """A vote that no sentinel wins is repeated after twice this time."""
+UNDER_LOAD = 10_000_000
+"""Bytes that a replica may be behind when there is a lot to do."""
 NEVER_MS = 60_000
 """For a master that nobody kills: a machine that is busy is no reason to name another."""
 
@@ -47,17 +51,35 @@ class RedisSentinels:
     def flush(self) -> None:
         self.master.flush()
 
-    def await_sync(self) -> None:
-        """Return when the master has a replica in step, and all sentinels know it and each other."""
-        until(self._in_step, "the replica in step")
+    def await_sync(self, *, most_behind: int = 100) -> None:
+        """Return when the master has all replicas in step, and all sentinels know them and each other.
 
-    def _in_step(self) -> bool:
+        Under load a replica is always some bytes behind, by its own word of once a second.
+        """
+        until(lambda: self._in_step(most_behind), "the replica in step")
+
+    def fail_over(self, *, follows: bool) -> RedisServer:
+        """Kill the master and start it again when the sentinels name another; return it.
+
+        When it `follows`, it starts as a replica of the new one. Else it takes itself for the master until the
+        sentinels tell it, which they do after about ten seconds.
+        """
+        dead = self.master
+        dead.kill()
+        until(lambda: self.master is not dead, "another master")
+        if follows:
+            with (dead.folder / "server.conf").open("a") as settings:
+                settings.write(f"replicaof {HOST} {self.master.port}\n")
+        dead.start()
+        return dead
+
+    def _in_step(self, most_behind: int) -> bool:
         master = self.master
         if not all(server.alive for server in (*self.servers, *self.sentinels)):
             return False
         role = ask(master, "ROLE")
         behind = [int(role[1]) - int(replica[2]) for replica in role[2]] if role[0] == b"master" else []
-        if len(behind) != len(self.servers) - 1 or max(behind) > 100:
+        if len(behind) != len(self.servers) - 1 or max(behind) > most_behind:
             return False
         wanted = {"flags": "master", "num-other-sentinels": "2", "port": str(master.port)}
         wanted["num-slaves"] = str(len(behind))
@@ -81,7 +103,7 @@ def redis_sentinels(
     program: Program = "redis",
     *,
     replicas: int = 1,
-    down_after_ms: int = 1_000,
+    down_after_ms: int = DOWN_AFTER_MS,
     replica_lines: Sequence[Sequence[str]] = (),
 ) -> Iterator[RedisSentinels]:
     """Run a master, replicas of it and three sentinels that agree by two, and that know all of them from their files.
@@ -137,7 +159,7 @@ class RedisPair:
 
             def has_it() -> bool:
                 client.delete("anything")  # WAIT is about what its own connection wrote
-                return client.wait(1, 500) == 1
+                return bool(client.wait(1, 500) == 1)
 
             until(has_it, "a replica in step")
 

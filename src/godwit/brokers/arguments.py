@@ -13,6 +13,7 @@ from godwit.core.names import DEFAULT_GROUP
 from godwit.core.queues import GroupSpec, QueueSpec
 
 MAX_PULL: Final = 10_000
+_MORE: Final = "on this broker (more on Redis: redis://, redis+cluster://)"
 
 
 def lease_ms(lease: timedelta) -> int:
@@ -54,8 +55,20 @@ def groups_or_default(groups: Sequence[GroupSpec], *, exists: bool) -> Sequence[
     return groups or (() if exists else (GroupSpec(name=DEFAULT_GROUP),))
 
 
+def no_replicas(min_replicas: int | None) -> None:
+    """Refuse to wait for replicas that a broker does not have."""
+    if min_replicas:
+        raise InvalidSetting("min_replicas", min_replicas, f"0 {_MORE}")
+
+
+def check_replicas(min_replicas: int | None) -> None:
+    """Refuse an impossible number of replicas."""
+    if min_replicas is not None and min_replicas < 0:
+        raise InvalidSetting("min_replicas", min_replicas, "0 or more, or none for what the queue says")
+
+
 def one_server_only(spec: QueueSpec) -> None:
     """Refuse what only a broker of several servers can do."""
     for setting, only in (("partitions", 1), ("min_replicas", 0)):
         if (value := getattr(spec, setting)) != only:
-            raise InvalidSetting(setting, value, f"{only} on this broker (more on Redis: redis://, redis+cluster://)")
+            raise InvalidSetting(setting, value, f"{only} {_MORE}")

@@ -332,8 +332,11 @@ class Broker(Protocol):
         """Delete everything that waits (not what is leased or dead); return how many copies."""
         ...
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
-        """Store messages for every group; return a receipt for each, in order."""
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
+        """Store messages for every group; return a receipt for each, in order.
+
+        `min_replicas` counts instead of that of their queues; a broker without replicas refuses it.
+        """
         ...
 
     async def pull(

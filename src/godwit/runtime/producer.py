@@ -82,15 +82,29 @@ class QueueProducer:
         self._idle = asyncio.Event()
 
     async def enqueue(
-        self, message: Message, *, scheduled_at: datetime | None = None, expires_at: datetime | None = None
+        self,
+        message: Message,
+        *,
+        scheduled_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        min_replicas: int | None = None,
     ) -> MessageId:
-        """Publish one message and return its id; the two times override the message's own."""
-        if self._tracer is None or not isinstance(message, Message):
-            return await self._enqueue(message, scheduled_at, expires_at)
-        with self._tracer.publishing([message], self._preparation.place_of(message)) as (carrying,):
-            return await self._enqueue(carrying, scheduled_at, expires_at)
+        """Publish one message and return its id; the two times override the message's own.
 
-    async def _enqueue(self, message: Message, scheduled_at: datetime | None, expires_at: datetime | None) -> MessageId:
+        `min_replicas` counts instead of the queue's; such a message is published on its own.
+        """
+        if self._tracer is None or not isinstance(message, Message):
+            return await self._enqueue(message, scheduled_at, expires_at, min_replicas)
+        with self._tracer.publishing([message], self._preparation.place_of(message)) as (carrying,):
+            return await self._enqueue(carrying, scheduled_at, expires_at, min_replicas)
+
+    async def _enqueue(
+        self,
+        message: Message,
+        scheduled_at: datetime | None,
+        expires_at: datetime | None,
+        min_replicas: int | None,
+    ) -> MessageId:
         self._enter()
         queue = ""
         try:
@@ -99,7 +113,10 @@ class QueueProducer:
             if not self._drains.is_known:
                 await self._drains.refresh()
             self._drains.check((envelope.queue,))
-            receipt = await self._batcher.publish(envelope)
+            if min_replicas is None:
+                receipt = await self._batcher.publish(envelope)
+            else:
+                (receipt,) = await self._publisher.publish((envelope,), min_replicas=min_replicas)
         except Exception as error:
             self._publisher.failed(queue or _named(message), error)
             raise
@@ -107,28 +124,29 @@ class QueueProducer:
             self._leave()
         return receipt.id
 
-    async def enqueue_many(self, messages: Iterable[Message]) -> list[MessageId]:
+    async def enqueue_many(self, messages: Iterable[Message], *, min_replicas: int | None = None) -> list[MessageId]:
         """Publish messages and return their ids, in order; one that cannot be accepted refuses them all.
 
         When the broker stops half-way, `PartialPublish` names the ids accepted; publishing all again is safe.
         """
         if self._tracer is None:
-            return await self._enqueue_many(messages)
+            return await self._enqueue_many(messages, min_replicas)
         known = list(messages)
         if not known or not all(isinstance(message, Message) for message in known):
-            return await self._enqueue_many(known)
+            return await self._enqueue_many(known, min_replicas)
         places = {self._preparation.place_of(message) for message in known}
         with self._tracer.publishing(known, places.pop() if len(places) == 1 else SEVERAL) as carrying:
-            return await self._enqueue_many(carrying)
+            return await self._enqueue_many(carrying, min_replicas)
 
-    async def _enqueue_many(self, messages: Iterable[Message]) -> list[MessageId]:
+    async def _enqueue_many(self, messages: Iterable[Message], min_replicas: int | None) -> list[MessageId]:
         self._enter()
         try:
             envelopes = [self._prepared(index, message) for index, message in enumerate(messages)]
             if envelopes:
                 await self._refuse_drained(envelopes)
                 # The broker stores runs of one queue as chunks; the order inside a queue stays.
-                await self._publisher.store(sorted(envelopes, key=lambda envelope: envelope.queue))
+                by_queue = sorted(envelopes, key=lambda envelope: envelope.queue)
+                await self._publisher.store(by_queue, min_replicas=min_replicas)
         finally:
             self._leave()
         return [envelope.id for envelope in envelopes]

@@ -67,13 +67,13 @@ class Publisher:
         self._broker, self._counts, self._source, self._metrics = broker, counts, source, metrics
         self._retry, self._sleep, self._random = retry, sleep, random
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Publish envelopes; what the broker cannot do at the moment is tried again, under the same ids."""
         try:
-            return await self._round_trip(envelopes)
+            return await self._round_trip(envelopes, min_replicas)
         except BrokerError as error:
             return await execute_with_retry(
-                lambda: self._round_trip(envelopes),
+                lambda: self._round_trip(envelopes, min_replicas),
                 self._retry,
                 sleep=self._sleep,
                 random=self._random,
@@ -81,14 +81,14 @@ class Publisher:
                 failed=error,
             )
 
-    async def store(self, envelopes: list[Envelope]) -> None:
+    async def store(self, envelopes: list[Envelope], *, min_replicas: int | None = None) -> None:
         """Publish a batch, going on after the last message accepted when the broker recovers."""
         done = 0
 
         async def rest() -> None:
             nonlocal done
             try:
-                await self._round_trip(envelopes[done:])
+                await self._round_trip(envelopes[done:], min_replicas)
             except PartialPublish as error:
                 done += len(error.accepted)
                 raise (error.__cause__ if isinstance(error.__cause__, Exception) else error) from None
@@ -102,10 +102,10 @@ class Publisher:
                 raise
             raise PartialPublish(tuple(envelope.id for envelope in envelopes[:done]), str(error)) from error
 
-    async def _round_trip(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def _round_trip(self, envelopes: Sequence[Envelope], min_replicas: int | None) -> list[Receipt]:
         began = perf_counter()
         try:
-            receipts = await self._broker.publish(envelopes)
+            receipts = await self._broker.publish(envelopes, min_replicas=min_replicas)
         except PartialPublish as error:
             self._count(envelopes[: len(error.accepted)], None, perf_counter() - began)
             raise

@@ -16,6 +16,7 @@ from godwit.brokers.arguments import (
     check_settlements,
     groups_or_default,
     lease_ms,
+    no_replicas,
     one_server_only,
 )
 from godwit.brokers.contract import (
@@ -112,8 +113,9 @@ class MemoryBroker:
         """Delete everything that waits."""
         return self.do(lambda engine: engine.purge(queue, group))
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Store messages for every group."""
+        no_replicas(min_replicas)
         try:
             return self.do(lambda engine: engine.publish(envelopes))
         finally:

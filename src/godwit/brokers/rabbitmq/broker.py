@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, Final, Self
 
-from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
+from godwit.brokers.arguments import check_pull, check_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import (
     NO_WAIT,
     Delivery,
@@ -211,8 +211,9 @@ class RabbitMQBroker:
 
     # The way of a message
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Store messages for every group; return a receipt for each, in order."""
+        no_replicas(min_replicas)
         async with self._translating():
             return await self._publisher.publish(envelopes) if envelopes else []
 

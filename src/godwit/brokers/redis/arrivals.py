@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from godwit.brokers.redis.catalog import Known
 from godwit.brokers.redis.encoding import blob, lane_of, mark, packed
+from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.link import Argument
 from godwit.core.envelope import Envelope
 

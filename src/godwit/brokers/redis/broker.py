@@ -14,11 +14,12 @@ from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueSta
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import keys, survey
 from godwit.brokers.redis.address import Target
-from godwit.brokers.redis.catalog import Catalog, Known
+from godwit.brokers.redis.catalog import Catalog
 from godwit.brokers.redis.growing import grow_up
 from godwit.brokers.redis.held import HeldLeases
 from godwit.brokers.redis.inbox import Inbox
 from godwit.brokers.redis.journal import RedisJournal
+from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.letters import RedisDeadLetters
 from godwit.brokers.redis.link import Link
 from godwit.brokers.redis.listening import Listeners
@@ -160,9 +161,9 @@ class RedisBroker:
                 purged += await self._reach.run("purge", queue, names, (name,))
         return purged
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Store messages for every group."""
-        return await self._publisher.publish(envelopes)
+        return await self._publisher.publish(envelopes, replicas=min_replicas)
 
     async def pull(
         self,

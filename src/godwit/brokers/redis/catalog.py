@@ -8,117 +8,29 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from godwit.brokers.arguments import groups_or_default
 from godwit.brokers.redis import keys
+from godwit.brokers.redis.known import Known, laid_out, read_known
 from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.partitions import Laid, share
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
-from godwit.core.errors import AlreadyExistsError, BrokerUnavailable, GroupNotFound, InvalidSetting, QueueNotFound
+from godwit.core.errors import AlreadyExistsError, BrokerUnavailable, InvalidSetting, QueueNotFound
 from godwit.core.journal import SPAN
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import (
     GROUP_FIXED,
     QUEUE_FIXED,
     GroupSpec,
-    JournalBody,
-    Overflow,
     QueueSpec,
     changed_setting,
 )
 
-_spec: Final = msgspec.json.Decoder(Laid)
-_groups: Final = msgspec.json.Decoder(list[GroupSpec])
 STALE: Final = b"stale"
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A queue's settings at one version, and what scripts need of them."""
-
-    name: QueueName
-    version: bytes
-    spec: Laid
-    groups: Mapping[GroupName, GroupSpec]
-    keys: tuple[str, ...]
-    """All keys of a publish to this partition."""
-    limits: tuple[int, int, int, int]
-    """Most messages, bytes and delayed messages of a partition (0: no limit), and the dedup window in ms."""
-    names: tuple[str, ...]
-    """Per group: its name, whether it drops, whether it keeps the order of keys."""
-    numbers: Mapping[GroupName, int]
-    """The groups' numbers, from 1."""
-    ordered: bool
-    """Whether any group keeps the order of keys."""
-    keeps_body: bool
-    ttl_ms: int
-    arriving: dict[str, tuple[str, ...]]
-    """The keys of `arrive.lua` by the lanes that occur, as far as they were needed."""
-    views: dict[int, Known]
-    """The same for further partitions, as far as they were needed."""
-    partition: int = 0
-
-    def arrival_keys(self, lanes: str) -> tuple[str, ...]:
-        """Return the keys of `arrive.lua` for messages of these lanes."""
-        found = self.arriving.get(lanes)
-        if found is None:
-            wanted = ("wake", "expiring", *(f"l{lane}" for lane in lanes))
-            places = [keys.GROUP_PARTS.index(name) for name in wanted]
-            blocks = (keys.block(self.name, group, self.partition) for group in self.groups)
-            own = (*keys.step(self.name, self.partition), *keys.arrivals(self.name, self.partition)[:3])
-            found = self.arriving[lanes] = (*own, *(block[place] for block in blocks for place in places))
-        return found
-
-    @property
-    def partitions(self) -> range:
-        """The numbers of its partitions."""
-        return range(self.spec.partitions)
-
-    def at(self, partition: int) -> Known:
-        """Return the same for one of its partitions."""
-        if partition == self.partition:
-            return self
-        found = self.views.get(partition)
-        if found is None:
-            names = keys.publishing(self.name, tuple(self.groups), partition)
-            found = self.views[partition] = replace(self, partition=partition, keys=names, arriving={})
-        return found
-
-    def group(self, name: GroupName) -> GroupSpec:
-        """Return a group's settings."""
-        spec = self.groups.get(name)
-        if spec is None:
-            raise GroupNotFound(self.name, name, tuple(self.groups))
-        return spec
-
-
-def known(version: bytes, spec: Laid, groups: Sequence[GroupSpec], *, bodies: bool) -> Known:
-    """Put together what is known of a queue."""
-    limits = (share(limit, spec.partitions) for limit in (spec.max_size, spec.max_bytes, spec.max_delayed))
-    return Known(
-        name=spec.name,
-        version=version,
-        spec=spec,
-        groups={group.name: group for group in groups},
-        keys=keys.publishing(spec.name, tuple(group.name for group in groups)),
-        limits=(*limits, milliseconds(spec.dedup_window)),  # type: ignore[arg-type]  # three of them
-        names=tuple(
-            word
-            for group in groups
-            for word in (group.name, "10"[group.overflow is not Overflow.DROP], "01"[group.message_ordering])
-        ),
-        numbers={group.name: number for number, group in enumerate(groups, 1)},
-        ordered=any(group.message_ordering for group in groups),
-        keeps_body=spec.journal_body is JournalBody.ON or (bodies and spec.journal_body is JournalBody.AUTO),
-        ttl_ms=milliseconds(spec.ttl) if spec.ttl is not None else 0,
-        arriving={},
-        views={},
-    )
 
 
 class Catalog:
@@ -161,7 +73,7 @@ class Catalog:
 
     async def _read(self, name: QueueName, partition: int = 0) -> Known | None:
         (values,) = await self._reach.ask(("HMGET", keys.part(name, "meta", partition), "v", "spec", "groups"))
-        return _read(values, bodies=self._bodies)
+        return read_known(values, bodies=self._bodies)
 
     async def names(self) -> list[QueueName]:
         """Return every queue there is or was, in the order of their creation."""
@@ -174,7 +86,7 @@ class Catalog:
         if not names:
             return []
         replies = await self._reach.ask(*(("HMGET", keys.part(name, "meta"), "v", "spec", "groups") for name in names))
-        found = [one for values in replies if (one := _read(values, bodies=self._bodies)) is not None]
+        found = [one for values in replies if (one := read_known(values, bodies=self._bodies)) is not None]
         self._known = {one.name: one for one in found}
         self.some_partitioned = any(one.spec.partitions > 1 for one in found)
         return found
@@ -305,22 +217,6 @@ class Catalog:
         arguments: list[Argument] = [present.version, group or "", msgspec.json.encode(left), *gone]
         answer = await self._reach.run("remove", name, names, arguments)
         return bool(answer[0] != STALE)
-
-
-def laid_out(present: Known | None, spec: QueueSpec) -> Laid:
-    """Return how a queue is to be laid out that has these settings from now on."""
-    settings = msgspec.structs.asdict(spec)
-    older, born = ((), "") if present is None else (present.spec.older, present.spec.born)
-    if present is not None and present.spec.partitions < spec.partitions:
-        older = (*older, present.spec.partitions)
-    if spec.partitions > 1 and not born:
-        born = secrets.token_hex(4)
-    return Laid(**settings, older=older, born=born)
-
-
-def _read(values: list[Any], *, bodies: bool) -> Known | None:
-    version, spec, groups = values
-    return None if spec is None else known(version, _spec.decode(spec), _groups.decode(groups), bodies=bodies)
 
 
 def _check(present: Known | None, spec: QueueSpec, wanted: Sequence[GroupSpec]) -> None:

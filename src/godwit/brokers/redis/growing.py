@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from godwit.brokers.redis import keys
-from godwit.brokers.redis.catalog import Catalog, Known
+from godwit.brokers.redis.catalog import Catalog
+from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.partitions import partition_of
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds

@@ -10,8 +10,9 @@ import msgspec
 from godwit.brokers.arguments import check_limit
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
 from godwit.brokers.redis import keys
-from godwit.brokers.redis.catalog import Catalog, Known
+from godwit.brokers.redis.catalog import Catalog
 from godwit.brokers.redis.encoding import read_headed
+from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.partitions import partition_of, routing_key
 from godwit.brokers.redis.publish import Publisher, full_server, over_limit
 from godwit.brokers.redis.reach import Reach

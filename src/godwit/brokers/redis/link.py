@@ -103,6 +103,11 @@ class Link(asyncio.Protocol):
         """Whether it is connected, as far as is known."""
         return self._lost is None and self._transport is not None
 
+    @property
+    def quiet(self) -> bool:
+        """Whether no reply is still to come."""
+        return not self._waiting
+
     def send(self, *commands: Sequence[Argument]) -> asyncio.Future[list[Any]]:
         """Send commands together; the future gives one reply for each, errors as values."""
         future: asyncio.Future[list[Any]] = self._loop.create_future()

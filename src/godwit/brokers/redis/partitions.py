@@ -1,8 +1,9 @@
 """Which partition of a queue has a message, also while the queue is growing.
 
-A message is placed by its ordering key, else by its id. The hash is consistent: a queue that grows sends keys from old
-partitions to new ones only, never from one old partition to another, so the numbers of a key's messages
-(`publish_seq`) go on growing when it moves: those of partition `p` begin at `p * SPAN`.
+A message is placed by its ordering key, else by its id: a checksum of it gives one of `BUCKETS`, and a table says which
+partition has that. The table is consistent: a queue that grows sends keys from old partitions to new ones only, never
+from one old partition to another, so the numbers of a key's messages (`publish_seq`) go on growing when it moves: those
+of partition `p` begin at `p * SPAN`.
 
 A key that is to move does so when its old partition has nothing of it any more: until then a publish first asks there.
 The script answers in one step, and what is not held there by then never is again, since nothing else brings it back. So
@@ -13,13 +14,17 @@ remembers are recognised on the same way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from functools import cache
 from typing import Final
+from zlib import crc32
 
 from godwit.core.envelope import Envelope
 from godwit.core.queues import QueueSpec
 
-_MASK: Final = (1 << 64) - 1
+BUCKETS: Final = 4_096
+"""Many more than a queue may have partitions."""
+_FACTOR: Final = 0x9E37_79B1
+_SHIFT: Final = 20
 
 
 class Laid(QueueSpec, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,17 +38,36 @@ class Laid(QueueSpec, frozen=True, kw_only=True, omit_defaults=True):
     born: str = ""
 
 
+@cache
+def homes(partitions: int) -> tuple[tuple[int, ...], ...]:
+    """Return the partition of each bucket, as the path of a key that has never been elsewhere.
+
+    A partition that is added takes its share of the buckets from those that were there before, so that all have about
+    as many.
+    """
+    held = [list(range(BUCKETS))]
+    for count in range(2, partitions + 1):
+        taken: list[int] = []
+        fewest = BUCKETS // count
+        for buckets in sorted(held, key=len, reverse=True):
+            while len(buckets) > fewest and len(taken) < fewest:
+                taken.append(buckets.pop())
+        held.append(taken)
+    table = [(0,)] * BUCKETS
+    for partition, buckets in enumerate(held):
+        for bucket in buckets:
+            table[bucket] = (partition,)
+    return tuple(table)
+
+
+def bucket_of(key: str) -> int:
+    """Return the bucket of a key; the factor spreads the checksums of keys that differ in a digit."""
+    return (crc32(key.encode()) * _FACTOR & 0xFFFF_FFFF) >> _SHIFT
+
+
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition of a key (Lamping and Veach, A Fast, Minimal Memory, Consistent Hash Algorithm)."""
-    if partitions == 1:
-        return 0
-    state = int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
-    at, jump = -1, 0
-    while jump < partitions:
-        at = jump
-        state = (state * 2_862_933_555_777_941_757 + 1) & _MASK
-        jump = int((at + 1) * ((1 << 31) / ((state >> 33) + 1)))
-    return at
+    """Return the partition of a key."""
+    return homes(partitions)[bucket_of(key)][0]
 
 
 def routing_key(envelope: Envelope) -> str:
@@ -62,8 +86,19 @@ def path_of(key: str, spec: Laid) -> tuple[int, ...]:
 def by_path(envelopes: Sequence[Envelope], indexes: Iterable[int], spec: Laid) -> dict[tuple[int, ...], list[int]]:
     """Sort messages by the partitions to try, each part in the order of the call."""
     parts: dict[tuple[int, ...], list[int]] = {}
-    for index in indexes:
-        parts.setdefault(path_of(routing_key(envelopes[index]), spec), []).append(index)
+    if spec.older:
+        for index in indexes:
+            parts.setdefault(path_of(routing_key(envelopes[index]), spec), []).append(index)
+        return parts
+    table = homes(spec.partitions)
+    for index in indexes:  # the same with fewer calls: this is the way of every publish
+        envelope = envelopes[index]
+        key = envelope.ordering_key
+        path = table[bucket_of(envelope.id if key is None else key)]
+        if path in parts:
+            parts[path].append(index)
+        else:
+            parts[path] = [index]
     return parts
 
 

@@ -44,7 +44,7 @@ class Pool:
         self._reply_seconds = reply_seconds
         self._idle: list[Link] = []
         self._busy: set[Link] = set()
-        self._opening = 0
+        self._opening: set[Link] = set()
         self._waiters: deque[asyncio.Future[Link | None]] = deque()
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
@@ -52,7 +52,7 @@ class Pool:
     @property
     def open_connections(self) -> int:
         """How many connections there are, in use or not."""
-        return len(self._idle) + len(self._busy) + self._opening
+        return len(self._idle) + len(self._busy) + len(self._opening)
 
     @property
     def idle_connections(self) -> int:
@@ -124,16 +124,17 @@ class Pool:
 
     async def _open(self) -> Link:
         link = Link(self.address)
-        self._opening += 1
+        link.since = asyncio.get_running_loop().time()
+        self._opening.add(link)
+        self._start_watch()
         try:
             await link.open(CONNECT_SECONDS)
         except BaseException:
-            self._opening -= 1
+            self._opening.discard(link)
             self._pass_on()
             raise
-        self._opening -= 1
+        self._opening.discard(link)
         self._busy.add(link)
-        self._start_watch()
         return link
 
     def release(self, link: Link) -> None:
@@ -154,6 +155,19 @@ class Pool:
         else:
             self._idle.append(link)
 
+    def release_after(self, link: Link, replies: asyncio.Future[list[Any]]) -> None:
+        """Take a connection back as soon as its replies are there, whoever still waits for them."""
+
+        def ended(replies: asyncio.Future[list[Any]]) -> None:
+            if replies.cancelled() and not link.quiet:
+                link.idle_again = self.release
+                return
+            if not replies.cancelled():
+                replies.exception()  # seen, also when nobody waits any more
+            self.release(link)
+
+        replies.add_done_callback(ended)
+
     def _pass_on(self) -> None:
         """Let one who waits try to open a connection: there is room for one."""
         while self._waiters:
@@ -171,13 +185,13 @@ class Pool:
     def _look(self) -> None:
         self._watch = None
         now = asyncio.get_running_loop().time()
-        since = min((link.since for link in self._busy), default=now)
+        since = min((link.since for link in (*self._busy, *self._opening)), default=now)
         for link in list(self._busy) if since < now - self._reply_seconds else ():
             if link.since < now - self._reply_seconds:
                 link.abort(LinkLost(f"no reply within {self._reply_seconds:g} s"))
         if self._slow is not None and since < now - SLOW_SECONDS:
             self._slow()
-        if self._busy:
+        if self._busy or self._opening:
             self._start_watch()
 
     def close(self) -> None:
@@ -185,7 +199,7 @@ class Pool:
         self._closed = True
         if self._watch is not None:
             self._watch.cancel()
-        for link in (*self._idle, *self._busy):
+        for link in (*self._idle, *self._busy, *self._opening):
             link.close()
         self._idle.clear()
         while self._waiters:

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
+from godwit.brokers.arguments import check_replicas
 from godwit.brokers.chunks import addresses, publish_chunks
 from godwit.brokers.contract import Receipt
+from godwit.brokers.redis.address import Address
 from godwit.brokers.redis.arrivals import EACH, STORED, encode_many, encode_one, is_plain
 from godwit.brokers.redis.arrivals import STALE as OLD
-from godwit.brokers.redis.catalog import STALE, Catalog, Known
-from godwit.brokers.redis.encoding import (
-    LONG_ROW,
-    PLAIN_ROW,
-    blob,
-    lane_of,
-    mark,
-    ordered_lane,
-    packed,
-    row_end,
-    row_lineage,
-    row_middle,
-)
+from godwit.brokers.redis.catalog import STALE, Catalog
+from godwit.brokers.redis.chunked import encode_chunk
+from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import REPLICAS_MS, Reach
-from godwit.brokers.redis.replies import Refused
+from godwit.brokers.redis.replies import LinkLost, Refused
 from godwit.brokers.redis.spreading import Spread
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, NotReplicated, PartialPublish, QueueFull
 from godwit.core.names import MessageId
 
-_DIGITS: Final = tuple("0123456789")
 ALL_STORED: Final = (b"ok",)
 """The answer to messages that are all new."""
 
@@ -50,20 +42,21 @@ class Publisher:
         self._ahead: tuple[Known, Sequence[Envelope], Call] | None = None
         """The next chunk of a publish, encoded while the one before it was stored."""
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
-        """Check everything, then store chunk by chunk."""
+    async def publish(self, envelopes: Sequence[Envelope], *, replicas: int | None = None) -> list[Receipt]:
+        """Check everything, then store chunk by chunk; `replicas` counts instead of the queue's `min_replicas`."""
+        check_replicas(replicas)
         for name, group in addresses(envelopes):
             queue = self._catalog.known(name) or await self._catalog.ask(name)
             if group is not None and group not in queue.groups:
                 (await self._catalog.ask(name)).group(group)
         if len(envelopes) == 1:
-            return await self.accept(envelopes)
+            return await self.accept(envelopes, replicas=replicas)
         receipts: list[Receipt] = []
         chunks = list(self._chunks(envelopes))
         if len(chunks) == 1:
-            return await self.accept(chunks[0])
+            return await self.accept(chunks[0], replicas=replicas)
         for place, chunk in enumerate(chunks):
-            storing = asyncio.ensure_future(self.accept(chunk))
+            storing = asyncio.ensure_future(self.accept(chunk, replicas=replicas))
             await asyncio.sleep(0)  # it is on its way: while the server works, make the next one ready
             if place + 1 < len(chunks):
                 self._ahead = await self._encoded(chunks[place + 1])
@@ -101,18 +94,20 @@ class Publisher:
         mode: str = "",
         tickets: Sequence[str] = (),
         dead: frozenset[int] = frozenset(),
+        replicas: int | None = None,
     ) -> list[Receipt]:
         """Store one chunk of one queue; `mode`, `tickets` and `dead` are those of `publish.lua`."""
         queue = self._catalog.known(chunk[0].queue) or await self._catalog.ask(chunk[0].queue)
         if queue.spec.partitions == 1:
-            answer = await self._store(queue, chunk, mode=mode, tickets=tickets, dead=dead)
+            answer = await self._store(queue, chunk, mode=mode, tickets=tickets, dead=dead, replicas=replicas)
             if answer is ALL_STORED:
                 return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
             if answer is not None:
                 repeated = set(answer[1:])
                 return [Receipt(envelope.id, index not in repeated) for index, envelope in enumerate(chunk, 1)]
             queue = await self._catalog.find(queue.name)  # it has grown meanwhile
-        return await Spread(self._store, self._store_quickly, self._catalog, chunk, mode, tickets, dead).publish(queue)
+        spread = Spread(self._store, self._store_quickly, self._catalog, chunk, mode, tickets, dead, replicas)
+        return await spread.publish(queue)
 
     async def _store(
         self,
@@ -123,6 +118,7 @@ class Publisher:
         tickets: Sequence[str] = (),
         dead: frozenset[int] = frozenset(),
         follow: bool = False,
+        replicas: int | None = None,
     ) -> Sequence[Any] | None:
         """Store messages in one partition; return the script's answer, or None when they belong elsewhere by now.
 
@@ -140,7 +136,7 @@ class Publisher:
             # Ids are remembered: a chunk sent again after a lost reply is recognised, where there is a window.
             again = bool(mode or queue.limits[3])
             try:
-                answer = await self._run(queue, script, names, arguments, again=again)
+                answer = await self._run(queue, script, names, arguments, again=again, replicas=replicas)
             except Refused as error:
                 raise full_server(queue) from error
             if answer == STORED:
@@ -164,23 +160,47 @@ class Publisher:
     async def _store_quickly(self, parts: Sequence[tuple[Known, Sequence[Envelope]]]) -> list[bool]:
         """Store messages in several partitions, one round trip to each server; say which parts are stored, all new.
 
-        Whatever is not so simple is left to `_store`, which tells what is wrong; ids make sending twice safe.
+        A server works while the messages for the next one are encoded. Whatever is not so simple is left to `_store`,
+        which tells what is wrong; ids make sending twice safe.
         """
+        stored = [False] * len(parts)
         queue = parts[0][0] if parts else None
-        if queue is None or queue.spec.min_replicas or not queue.limits[3]:
-            return [False] * len(parts)
-        calls = [plain_call(at, chunk) for at, chunk in parts]
-        asked = [(queue.name, call[1], call[2]) for call in calls if call is not None]
-        try:
-            answers = iter(await self._reach.run_each("arrive", asked))
-        except (GodwitError, Refused):
-            return [False] * len(parts)
-        return [call is not None and next(answers) == STORED for call in calls]
+        if queue is None or not queue.limits[3]:
+            return stored
+        by_place: dict[Address, list[int]] = {}
+        for number, (at, _) in enumerate(parts):
+            if (place := self._reach.place_of(at.keys[0])) is not None:
+                by_place.setdefault(place, []).append(number)
+        under_way = [(numbers, self._send(queue, place, numbers, parts)) for place, numbers in by_place.items()]
+        for numbers, replies in under_way:
+            if replies is not None:
+                with suppress(LinkLost):
+                    for number, reply in zip(numbers, await replies, strict=True):
+                        stored[number] = reply == STORED
+        return stored
+
+    def _send(
+        self, queue: Known, place: Address, numbers: list[int], parts: Sequence[tuple[Known, Sequence[Envelope]]]
+    ) -> asyncio.Future[list[Any]] | None:
+        """Send to one server what goes there; leave in `numbers` what was sent."""
+        calls = {number: call for number in numbers if (call := plain_call(*parts[number])) is not None}
+        numbers[:] = calls
+        if not calls:
+            return None
+        return self._reach.begin("arrive", place, [(queue.name, call[1], call[2]) for call in calls.values()])
 
     async def _run(
-        self, queue: Known, script: str, names: Sequence[str], arguments: Sequence[Argument], *, again: bool
+        self,
+        queue: Known,
+        script: str,
+        names: Sequence[str],
+        arguments: Sequence[Argument],
+        *,
+        again: bool,
+        replicas: int | None,
     ) -> Any:
-        replicas = queue.spec.min_replicas
+        if replicas is None:
+            replicas = queue.spec.min_replicas
         if not replicas:
             return await self._reach.run(script, queue.name, names, arguments, again=again)
         answer, reached = await self._reach.run_replicated(
@@ -236,52 +256,3 @@ def over_limit(queue: Known, answer: Sequence[Any]) -> QueueFull:
     """Return the error for a group that is full."""
     limit = answer[2].decode()
     return QueueFull(queue.name, answer[1].decode(), limit, getattr(queue.spec, limit) or 0)
-
-
-def encode_chunk(
-    queue: Known, chunk: Sequence[Envelope], mode: str, dead: frozenset[int], *, follow: bool = False
-) -> list[Argument]:
-    """Return a chunk as `publish.lua` takes it."""
-    lanes_there, ordered, ttl_ms, moved = queue.spec.lanes, queue.ordered, queue.ttl_ms, mode == "moved"
-    odd: list[tuple[int, int, int, int, int, int]] = []
-    expiries: list[int] = []
-    lanes: list[str] = []
-    middles: dict[tuple[str, int, str | None], int] = {}
-    ordered_middles: dict[tuple[str, int, str | None], int] = {}
-    codes = bytearray()
-    ends: list[bytes] = []
-    total = 0
-    long_rows = queue.keeps_body
-    for index, envelope in enumerate(chunk, 1):
-        key, deliver_ms, priority, size = (
-            envelope.ordering_key, envelope.deliver_at_ms, envelope.priority, envelope.size,
-        )  # fmt: skip
-        expiry_ms = 0 if moved or not (ttl_ms or envelope.expires_at_ms) else envelope.expiry_ms(ttl_ms)
-        expiries.append(expiry_ms)
-        lanes.append(_DIGITS[lane_of(priority, lanes_there)])
-        codes.append(middles.setdefault((envelope.type, priority, key), len(middles) + 1))
-        ends.append(row_end(deliver_ms, expiry_ms or None, size))
-        total += size
-        keyed = ordered and key is not None
-        if deliver_ms is not None or keyed or envelope.group is not None or dead:
-            number = queue.numbers[envelope.group] if envelope.group is not None else 0
-            middle = (
-                ordered_middles.setdefault((envelope.type, priority, key), len(ordered_middles) + 1) if keyed else 0
-            )
-            odd.append((index, deliver_ms or 0, expiry_ms, number, int(index in dead), middle))
-        if envelope.schedule_id or envelope.campaign or envelope.replay_of:
-            long_rows = True
-    if long_rows:
-        keeps_body = queue.keeps_body
-        ends = [end + row_lineage(one, body=keeps_body) for end, one in zip(ends, chunk, strict=True)]
-    lanes.append(_DIGITS[ordered_lane(lanes_there)])
-    ids = [envelope.id for envelope in chunk]
-    words = f"{'twice' if len(set(ids)) < len(ids) else ''}{'follow' if follow else ''}"
-    return [
-        queue.version, mode, len(chunk), len(queue.groups), *queue.limits, total, "".join(lanes), bytes(codes),
-        packed(odd) if odd else b"", words, LONG_ROW if long_rows else PLAIN_ROW,
-        len(middles) + len(ordered_middles), len(middles), packed(expiries) if any(expiries) else b"", *queue.names,
-        *(row_middle(kind, priority, lane_of(priority, lanes_there), key) for kind, priority, key in middles),
-        *(row_middle(kind, priority, ordered_lane(lanes_there), key) for kind, priority, key in ordered_middles),
-        *ids, *map(mark, ids), *map(blob, chunk), *ends,
-    ]  # fmt: skip

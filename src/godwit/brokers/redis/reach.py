@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
+from godwit.brokers.redis.address import Address
 from godwit.brokers.redis.link import Argument, Server
 from godwit.brokers.redis.server import Servers
 
@@ -27,6 +29,7 @@ class Reach:
         self.now = now
         self.run_script = servers.run
         self.ask = servers.ask
+        self.place_of = servers.topology.address_of
 
     @property
     def shown(self) -> str:
@@ -45,6 +48,13 @@ class Reach:
     ) -> Coroutine[Any, Any, Any]:
         """Run a script that takes the time and the queue first and, when `signed`, the server's run id last."""
         return self.run_script(name, keys, (self.now(), queue, *arguments), again=again, signed=signed)
+
+    def begin(
+        self, name: str, place: Address, calls: Sequence[tuple[str, Sequence[str], Sequence[Argument]]]
+    ) -> asyncio.Future[list[Any]] | None:
+        """Send a script for several queues (queue, keys, arguments) of one server at once, if a connection is free."""
+        now = self.now()
+        return self._servers.begin(name, place, [(keys, (now, queue, *more)) for queue, keys, more in calls])
 
     async def run_replicated(
         self,

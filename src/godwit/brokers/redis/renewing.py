@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import hiredis
@@ -21,6 +22,9 @@ from godwit.brokers.redis.settling import BATCH, aims, extension
 from godwit.core.names import AckId
 
 _TIMEOUT_SECONDS: Final = 5
+_ASK_SECONDS: Final = 0.5
+_ASKED: Final = 5
+"""How many are asked where things are, one after the other."""
 _PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 _READ_BYTES: Final = 65_536
 
@@ -88,11 +92,18 @@ class Renewer:
         return [int(index) for index in answer]
 
     def _look(self) -> None:
-        """Ask where things are, as the event loop would if it were free."""
-        for address in self._topology.asked():
-            with contextlib.suppress(LinkLost, Refused), contextlib.closing(ThreadLink(address)) as link:
-                self._topology.learn(address, link.call(*self._topology.question))
-                return
+        """Ask all who know where things are, as the event loop would if it were free; the newest answer counts."""
+        newest: tuple[tuple[int, int], Address, list[Any]] | None = None
+        for address in self._topology.asked()[:_ASKED]:
+            with (
+                contextlib.suppress(LinkLost, Refused),
+                contextlib.closing(ThreadLink(address, timeout_seconds=_ASK_SECONDS)) as link,
+            ):
+                answers = [link.send(*question) for question in self._topology.questions]
+                newness = self._topology.newness_of(address, answers)
+                newest = max(newest or (newness, address, answers), (newness, address, answers), key=itemgetter(0))
+        if newest is not None:
+            self._topology.learn(*newest[1:])
 
     def close(self) -> None:
         """End the connections."""
@@ -105,29 +116,30 @@ class Renewer:
 class ThreadLink:
     """A connection for one thread, which waits for each reply."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         self._reader = hiredis.Reader()
         try:
-            plain = socket.create_connection((address.host, address.port), timeout=_TIMEOUT_SECONDS)
+            plain = socket.create_connection((address.host, address.port), timeout=timeout_seconds)
             self._socket = (
                 plain if address.tls is None else address.tls.wrap_socket(plain, server_hostname=address.host)
             )
         except OSError as error:
             raise LinkLost(str(error)) from error
         try:
-            greeted(address, [self._call(*command) for command in greeting(address)])
+            greeted(address, [self.send(*command) for command in greeting(address)])
         except BaseException:
             self.close()
             raise
 
     def call(self, *command: Argument) -> Any:
-        """Send a command and return its reply."""
-        reply = self._call(*command)
+        """Send a command and return its reply; an error is raised."""
+        reply = self.send(*command)
         if isinstance(reply, hiredis.ReplyError):
             raise Refused(str(reply))
         return reply
 
-    def _call(self, *command: Argument) -> Any:
+    def send(self, *command: Argument) -> Any:
+        """Send a command and return its reply, an error as a value."""
         try:
             self._socket.sendall(packed_command(command))
             while (reply := self._reader.gets()) is False:

@@ -11,12 +11,14 @@ import random
 import time
 from collections.abc import Sequence
 from typing import Any, Final
+from weakref import WeakSet
 
 import hiredis
 
 from godwit.brokers.redis.address import Address, Target
 from godwit.brokers.redis.calls import Call, Command
 from godwit.brokers.redis.link import Argument, Link
+from godwit.brokers.redis.looking import Lookout
 from godwit.brokers.redis.pool import CONNECT_SECONDS, Pool, Then
 from godwit.brokers.redis.replies import ELSEWHERE, PASSING, UNTOUCHED, LinkLost, Refused, unavailable
 from godwit.brokers.redis.scripts import Script, script
@@ -27,9 +29,8 @@ from godwit.core.faults import reach
 PATIENCE_SECONDS: Final = 10.0
 """How long a call outlasts a server that is away: a restart or a failover, not an outage."""
 _FIRST_PAUSE: Final = 0.02
-_LONGEST_PAUSE: Final = 0.5
-_ASK_SECONDS: Final = 2.0
-"""How long one who should know where things are may take to answer before the next is asked."""
+_LONGEST_PAUSE: Final = 0.25
+"""Short: the time that a failover takes is for the sentinels and nodes to say, not for us to add to."""
 _ASKING: Final = ("ASKING",)
 _REDIRECTIONS: Final = 5
 
@@ -51,7 +52,8 @@ class Servers:
         self._wait_seconds = wait_seconds
         self._patience_seconds = patience_seconds
         self._pools: dict[Address, Pool] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._lookout = Lookout(self.topology, self._drop_others)
+        self._blocking: WeakSet[Link] = WeakSet()
         self.closed = False
 
     @property
@@ -67,14 +69,14 @@ class Servers:
     def _pool_at(self, address: Address) -> Pool:
         pool = self._pools.get(address)
         if pool is None:
-            pool = Pool(address, size=self.max_connections, wait_seconds=self._wait_seconds, slow=self._suspect)
+            pool = Pool(address, size=self.max_connections, wait_seconds=self._wait_seconds, slow=self._lookout.suspect)
             self._pools[address] = pool
         return pool
 
     async def open(self) -> None:
         """Find the servers and connect once; what is wrong with them or the password is said now, without patience."""
         try:
-            await self._look()
+            await self._lookout.look()
             for address in self.topology.addresses():
                 pool = self._pool_at(address)
                 pool.release(await pool.acquire())
@@ -128,6 +130,22 @@ class Servers:
         commands = [("EVALSHA", what.sha, len(keys), *keys, *arguments) for keys, arguments in calls]
         return await self._patiently(commands, what, again=True, signed=signed) if commands else []
 
+    def begin(
+        self, name: str, address: Address, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]]
+    ) -> asyncio.Future[list[Any]] | None:
+        """Send scripts to one server in this very turn, if a connection is at hand; None if there is none.
+
+        The future gives the replies as they are, errors as values: who is elsewhere by now is not looked for.
+        """
+        link = None if self.closed else (pool := self._pool_at(address)).idle()
+        if link is None:
+            return None
+        what = script(name)
+        reach(what.before)
+        replies = link.send(*[("EVALSHA", what.sha, len(keys), *keys, *arguments) for keys, arguments in calls])
+        pool.release_after(link, replies)
+        return replies
+
     async def ask(self, *commands: Command) -> list[Any]:
         """Send plain commands, each with its key after its name; return their replies."""
         return await self._patiently(commands, None, again=True)
@@ -170,7 +188,7 @@ class Servers:
                 raise unavailable(self.shown, failure) from failure
             await asyncio.sleep(pause * (0.5 + random.random()))
             if isinstance(failure, LinkLost) or failure.word in ELSEWHERE:
-                await self._look_again(seen)
+                await self._lookout.look_again(seen)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _round(self, call: Call) -> LinkLost | Refused | None:
@@ -237,88 +255,44 @@ class Servers:
         await self._ask_before_connecting()
         address = self.topology.address_of(key)
         if address is None:
-            await self._look_again(self.topology.generation)
+            await self._lookout.look_again(self.topology.generation)
             address = self.topology.address_of(key)
         if address is None:
             raise LinkLost("no server is known to have the key")
         link = Link(address)
+        self._blocking.add(link)
         seen = self.topology.generation
         try:
             await link.open(CONNECT_SECONDS)
         except LinkLost:
-            await self._look_again(seen)
+            await self._lookout.look_again(seen)
             raise
         return link
 
     # Where things are
 
-    async def _look(self) -> None:
-        """Ask those who know where things are, until one answers; give up pools of servers that no longer count."""
-        problem: LinkLost | Refused | None = None
-        for address in self.topology.asked():
-            try:
-                self.topology.learn(address, await _answer(address, self.topology.question))
-            except (LinkLost, Refused) as error:
-                # One who says what is wrong with the URL tells more than one who says nothing.
-                problem = error if problem is None or isinstance(error, Refused) else problem
-                continue
-            for gone in self._pools.keys() - set(self.topology.addresses()):
-                self._pools.pop(gone).close()
-            return
-        if problem is not None:
-            raise problem
+    def _drop_others(self) -> None:
+        """Give up the connections to servers that no longer count: what waits there would wait in vain."""
+        present = set(self.topology.addresses())
+        for gone in self._pools.keys() - present:
+            self._pools.pop(gone).close()
+        for link in [link for link in self._blocking if link.address not in present]:
+            link.abort(LinkLost("another server has taken over"))
 
     async def _ask_before_connecting(self) -> None:
         """Look who is master when no connection is left: one that died may be back and not know that it is none."""
         if not self.topology.may_be_deposed:
             return
         if not any(self._pool_at(address).connected for address in self.topology.addresses()):
-            await self._look_again(self.topology.generation)
-
-    async def _look_again(self, seen: int) -> None:
-        """Look where things are, unless somebody did after `seen`; those who fail together look once."""
-        if self.topology.generation != seen or not self.topology.asked():
-            return
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
-            self._looking.add_done_callback(self._looked)
-        await asyncio.wait([self._looking])
+            await self._lookout.look_again(self.topology.generation)
 
     async def look_again(self) -> None:
         """Look where things are: somebody was told that they are elsewhere."""
-        await self._look_again(self.topology.generation)
-
-    def _looked(self, task: asyncio.Task[None]) -> None:
-        self._looking = None
-        if not task.cancelled():
-            task.exception()  # seen: whoever waited finds out by the next failure
-
-    def _suspect(self) -> None:
-        """Look whether another has taken the place of a server that takes long to answer: calls to it then end."""
-        if self.topology.asked() and self._looking is None and not self.closed:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
-            self._looking.add_done_callback(self._looked)
+        await self._lookout.look_again(self.topology.generation)
 
     def close(self) -> None:
         """End all connections."""
         self.closed = True
-        if self._looking is not None:
-            self._looking.cancel()
+        self._lookout.close()
         for pool in self._pools.values():
             pool.close()
-
-
-async def _answer(address: Address, question: Sequence[str]) -> Any:
-    """Ask one who should know."""
-    link = Link(address)
-    await link.open(_ASK_SECONDS)
-    try:
-        async with asyncio.timeout(_ASK_SECONDS):
-            (answer,) = await link.send(question)
-    except TimeoutError:
-        raise LinkLost(f"{address.place} does not answer") from None
-    finally:
-        link.close()
-    if isinstance(answer, hiredis.ReplyError):
-        raise Refused(str(answer))
-    return answer

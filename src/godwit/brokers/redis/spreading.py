@@ -8,7 +8,8 @@ from itertools import takewhile
 from typing import Any, Final, Protocol
 
 from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
-from godwit.brokers.redis.catalog import Catalog, Known
+from godwit.brokers.redis.catalog import Catalog
+from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.partitions import by_path
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, PartialPublish
@@ -26,6 +27,7 @@ class Store(Protocol):
         tickets: Sequence[str] = (),
         dead: frozenset[int] = frozenset(),
         follow: bool = False,
+        replicas: int | None = None,
     ) -> Sequence[Any] | None:
         """Return the script's answer, or None when the messages belong elsewhere by now."""
         ...
@@ -51,9 +53,10 @@ class Spread:
         mode: str,
         tickets: Sequence[str],
         dead: frozenset[int],
+        replicas: int | None,
     ) -> None:
         self._store, self._store_quickly, self._catalog, self._chunk = store, store_quickly, catalog, chunk
-        self._mode, self._tickets, self._dead = mode, tickets, dead
+        self._mode, self._tickets, self._dead, self._replicas = mode, tickets, dead, replicas
         self._fresh: dict[int, bool] = {}
         """What has been accepted, by its place in the chunk, and whether it was new."""
 
@@ -75,22 +78,22 @@ class Spread:
 
     async def _send(self, queue: Known, indexes: Iterable[int]) -> BaseException | None:
         parts = by_path(self._chunk, indexes, queue.spec)
-        if len(parts) > 1 and len(self._chunk) <= FEW and not (self._mode or self._dead):
+        waits = queue.spec.min_replicas if self._replicas is None else self._replicas
+        if len(parts) > 1 and len(self._chunk) <= FEW and not (waits or self._mode or self._dead):
             parts = await self._quickly(queue, parts)
+            if not parts:
+                return None
         sent = [self._in_order(queue, path, part) for path, part in parts.items()]
         results = await asyncio.gather(*sent, return_exceptions=True)
         return next((result for result in results if result is not None), None)
 
     async def _quickly(self, queue: Known, parts: Parts) -> Parts:
         """Store a few messages with one command per partition, sent together to each server; return what is left."""
-        stored = await self._store_quickly(
-            [
-                (queue.at(path[0]), [self._chunk[index] for index in part])
-                for path, part in parts.items()
-                if len(path) == 1
-            ]
-        )
         direct = [path for path in parts if len(path) == 1]
+        chunk = self._chunk
+        stored = await self._store_quickly(
+            [(queue.at(path[0]), [chunk[index] for index in parts[path]]) for path in direct]
+        )
         for path, done in zip(direct, stored, strict=True):
             if done:
                 self._fresh.update(dict.fromkeys(parts.pop(path), True))
@@ -117,6 +120,7 @@ class Spread:
                 tickets=[self._tickets[index] for index in indexes] if self._tickets else (),
                 dead=frozenset(place for place, index in enumerate(indexes, 1) if index + 1 in self._dead),
                 follow=follow,
+                replicas=self._replicas,
             )
             if answer is None:
                 return await self._send(await self._catalog.ask(queue.name), indexes)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from godwit.brokers.contract import GroupStats, QueueStats, Snapshot
 from godwit.brokers.redis import keys
-from godwit.brokers.redis.catalog import Known
+from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.reach import Reach
 from godwit.core.journal import Position
 from godwit.core.names import QueueName

@@ -1,8 +1,8 @@
 """Which server has a key: one has all, a cluster's nodes share the slots, sentinels name the present master.
 
-No I/O here: who wants to know asks those whom `asked` lists with `QUESTION`, and gives the answer to `learn`. The event
-loop and the thread that renews leases do so each in their own way. Assignments are whole values, so that both may look
-at any time.
+No I/O here: who wants to know asks those whom `asked` lists the `questions`, and gives the newest answers (see
+`newness_of`) to `learn`. The event loop and the thread that renews leases do so each in their own way. Assignments are
+whole values, so that both may look at any time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import binascii
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
+
+import hiredis
 
 from godwit.brokers.redis.address import Address, Kind, Role, Target
 from godwit.brokers.redis.replies import Refused
@@ -57,13 +59,15 @@ class Topology:
         """Return those who know where things are, the likeliest to answer first; nobody when it cannot change."""
         return ()
 
-    @property
-    def question(self) -> Question:
-        """What to ask them."""
-        raise AssertionError("one server is where it is")
+    questions: Sequence[Question] = ()
+    """What to ask them."""
 
-    def learn(self, asked: Address, answer: Any) -> None:
-        """Take their answer."""
+    def newness_of(self, asked: Address, answers: Sequence[Any]) -> tuple[int, int]:
+        """Return how new answers are, the newest being the greatest; refuse those that say nothing."""
+        raise AssertionError(f"one server is where it is: nobody asks {asked.place} ({answers})")
+
+    def learn(self, asked: Address, answers: Sequence[Any]) -> None:
+        """Take the answers of one who was asked."""
 
     def moved(self, slot: int, place: str, asked: Address) -> None:
         """Take from a redirection where a slot is now."""
@@ -83,6 +87,10 @@ class Sentinels(Topology):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
+        self.questions = (
+            ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.master),
+            ("SENTINEL", "MASTER", target.master),
+        )
         self._master: Address | None = None
         self._sentinels = target.seeds
 
@@ -98,16 +106,20 @@ class Sentinels(Topology):
         """Return the sentinels, who answered last first."""
         return self._sentinels
 
-    @property
-    def question(self) -> Question:
-        """What to ask them."""
-        return ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.target.master)
+    def newness_of(self, asked: Address, answers: Sequence[Any]) -> tuple[int, int]:
+        """Return the epoch of the master's address: each failover has a higher one.
 
-    def learn(self, asked: Address, answer: Any) -> None:
-        """Take the master's address."""
-        if answer is None:
+        The sentinel that leads a failover names the new master, with its epoch, before the failover has ended.
+        """
+        address, facts = answers
+        if address is None:
             raise Refused(f"NOMASTER the sentinel {asked.place} knows no master {self.target.master!r}")
-        host, port = (part.decode() if isinstance(part, bytes) else str(part) for part in answer)
+        found = _replied(facts)
+        return 0, int(found[found.index(b"config-epoch") + 1]) if b"config-epoch" in found else 0
+
+    def learn(self, asked: Address, answers: Sequence[Any]) -> None:
+        """Take the master's address."""
+        host, port = (_text(part) for part in _replied(answers[0]))
         self._master = self.target.data.at(host, int(port))
         self._sentinels = (asked, *(one for one in self._sentinels if one != asked))
         self.generation += 1
@@ -115,6 +127,8 @@ class Sentinels(Topology):
 
 class Cluster(Topology):
     """Nodes that share the slots."""
+
+    questions = (("CLUSTER", "SLOTS"), ("CLUSTER", "INFO"))
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -141,16 +155,19 @@ class Cluster(Topology):
         """Return every node that is known, then those of the URL."""
         return tuple(dict.fromkeys((*self._nodes, *self.target.seeds)))
 
-    @property
-    def question(self) -> Question:
-        """What to ask them."""
-        return ("CLUSTER", "SLOTS")
+    def newness_of(self, asked: Address, answers: Sequence[Any]) -> tuple[int, int]:  # noqa: ARG002
+        """Return whether the node takes part in the cluster, and the cluster's epoch as far as it has heard."""
+        slots, info = map(_replied, answers)
+        facts = dict(line.split(":", 1) for line in _text(info).splitlines() if ":" in line)
+        if not slots:
+            raise Refused("CLUSTERDOWN it knows of no slots")
+        return int(facts.get("cluster_state") == "ok"), int(facts.get("cluster_current_epoch", 0))
 
-    def learn(self, asked: Address, answer: Any) -> None:
+    def learn(self, asked: Address, answers: Sequence[Any]) -> None:
         """Take the map of slots."""
         slots: list[Address | None] = [None] * SLOTS
         nodes: dict[Address, None] = {}
-        for first, last, master, *_ in answer:
+        for first, last, master, *_ in answers[0]:
             node = self.named(f"{_text(master[0])}:{int(master[1])}", asked)
             nodes[node] = None
             slots[first : last + 1] = [node] * (last + 1 - first)
@@ -163,6 +180,13 @@ class Cluster(Topology):
         self._slots[slot] = node
         if node not in self._nodes:
             self._nodes = (*self._nodes, node)
+
+
+def _replied(reply: Any) -> Any:
+    """Return a reply; an error is what it was refused with."""
+    if isinstance(reply, hiredis.ReplyError):
+        raise Refused(str(reply))
+    return reply
 
 
 def _text(value: bytes | str | None) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import unquote
 
-from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
+from godwit.brokers.arguments import check_pull, check_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.calls import Step
@@ -202,8 +202,9 @@ class SqliteBroker:
         """Delete everything that waits."""
         return int(await self.write("purge", lambda engine: engine.purge(queue, group)))
 
-    async def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Store messages for every group; they are on the disk when this returns."""
+        no_replicas(min_replicas)
         receipts: list[Receipt]
         writer = await self._opened()
         # A few messages wait for the disk most of the time, many keep the processor busy.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import hiredis
 import pytest
 import redis
 
 from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis.address import Kind, Target
+from godwit.brokers.redis.replies import Refused
 from godwit.brokers.redis.topology import Cluster, Sentinels, slot_of
 from godwit.core.errors import BrokerUnavailable, InvalidSetting
 from tests.servers.processes import free_ports
@@ -64,7 +66,8 @@ def test_a_cluster_learns_from_its_map_and_from_redirections() -> None:
     cluster = Cluster(Target.from_url("redis+cluster://seed:1"))
     asked = cluster.target.seeds[0]
     assert cluster.address_of("orders") is None
-    cluster.learn(asked, [[0, 8_000, [b"", 1, b"id"]], [8_001, 16_383, [b"other", 2, b"id"], [b"replica", 3, b"id"]]])
+    slots = [[0, 8_000, [b"", 1, b"id"]], [8_001, 16_383, [b"other", 2, b"id"], [b"replica", 3, b"id"]]]
+    cluster.learn(asked, [slots, b""])
     slot = slot_of("orders")
     first = cluster.address_of("orders")
     assert first is not None
@@ -78,9 +81,30 @@ def test_a_cluster_learns_from_its_map_and_from_redirections() -> None:
 
 def test_who_answered_last_is_asked_first() -> None:
     sentinels = Sentinels(Target.from_url("redis+sentinel://one,two/name"))
-    sentinels.learn(sentinels.asked()[1], [b"10.0.0.1", b"7000"])
+    sentinels.learn(sentinels.asked()[1], [[b"10.0.0.1", b"7000"], []])
     assert [one.host for one in sentinels.asked()] == ["two", "one"]
     assert [one.place for one in sentinels.addresses()] == ["10.0.0.1:7000"]
+
+
+def test_the_newest_answer_is_that_of_the_highest_epoch() -> None:
+    sentinels = Sentinels(Target.from_url("redis+sentinel://one/name"))
+    (asked,) = sentinels.asked()
+    newest_first = [
+        sentinels.newness_of(
+            asked, [[b"10.0.0.1", b"7000"], [b"name", b"name", b"config-epoch", epoch, b"quorum", b"2"]]
+        )
+        for epoch in (b"10", b"9")
+    ]
+    assert newest_first[0] > newest_first[1]
+    cluster = Cluster(Target.from_url("redis+cluster://seed:1"))
+    slots = [[0, 16_383, [b"", 1, b"id"]]]
+    texts = (b"cluster_state:ok\r\ncluster_current_epoch:10\r\n", b"cluster_state:ok\r\ncluster_current_epoch:9\r\n")
+    cut_off = b"cluster_state:fail\r\ncluster_current_epoch:11\r\n"
+    newest, older, minority = (cluster.newness_of(asked, [slots, text]) for text in (*texts, cut_off))
+    assert newest > older > minority
+    for answers in ([[], texts[0]], [hiredis.ReplyError("LOADING it starts"), texts[0]]):
+        with pytest.raises(Refused):
+            cluster.newness_of(asked, answers)
 
 
 # What is found is not what the URL says

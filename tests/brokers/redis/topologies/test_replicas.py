@@ -15,8 +15,10 @@ from godwit.core.envelope import seal
 from godwit.core.errors import InvalidSetting, NotReplicated, PartialPublish
 from godwit.core.message import Message
 from godwit.core.queues import QueueSpec
+from godwit.manager import MessageQueueManager
 from tests.conformance.harness import Q
 from tests.servers.redis import Program, RedisServer, fresh
+from tests.servers.redis_cluster import fresh_cluster
 from tests.servers.redis_replicas import fresh_pair
 
 CAREFUL = QueueSpec(name=Q, min_replicas=1)
@@ -133,3 +135,68 @@ async def test_brokers_of_one_file_or_process_refuse_these_settings(spec: QueueS
         async with connect(url) as broker:
             with pytest.raises(InvalidSetting, match="on this broker"):
                 await broker.declare(spec)
+
+
+# For one publish, whatever its queue says
+
+
+async def test_a_publish_may_ask_for_replicas_that_its_queue_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = fresh_pair("redis")
+    async with RedisBroker(pair.master.url) as broker:
+        await broker.declare(QueueSpec(name=Q))
+        before = calls(pair.master, "wait")
+        await broker.publish([seal(Message(queue=Q)) for _ in range(2)])
+        assert calls(pair.master, "wait") == before
+        for count in (1, 20, 450):
+            await broker.publish([seal(Message(queue=Q)) for _ in range(count)], min_replicas=1)
+        with pair.replica.client() as client:
+            assert client.xlen("godwit:{orders}:l1:default") == 473
+        assert calls(pair.master, "wait") >= before + 5
+        pair.replica.kill()
+        monkeypatch.setattr(reach, "REPLICAS_MS", 100)
+        with pytest.raises(NotReplicated, match="0 of 1 replicas"):
+            await broker.publish([seal(Message(queue=Q))], min_replicas=1)
+        await broker.declare(CAREFUL)
+        with pytest.raises(NotReplicated):
+            await broker.publish([seal(Message(queue=Q))])
+        assert (await broker.publish([seal(Message(queue=Q))], min_replicas=0))[0].fresh
+        with pytest.raises(InvalidSetting, match="0 or more"):
+            await broker.publish([seal(Message(queue=Q))], min_replicas=-1)
+        assert (await broker.stats())[0].groups[0].depth == 476
+
+
+async def test_each_partition_waits_for_its_own_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "REPLICAS_MS", 100)
+    async with RedisBroker(fresh_cluster().url) as broker:
+        await broker.declare(QueueSpec(name=Q, partitions=6))
+        many = [seal(Message(queue=Q)) for _ in range(20)]
+        with pytest.raises(NotReplicated):
+            await broker.publish(many, min_replicas=1)
+        assert len(await broker.publish(many)) == 20
+
+
+async def test_an_application_says_so_where_it_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = fresh_pair("redis")
+    async with MessageQueueManager.from_url(pair.master.url) as mq:
+        await mq.broker.declare(QueueSpec(name=Q))
+        before = calls(pair.master, "wait")
+        await mq.enqueue(Message(queue=Q), min_replicas=1)
+        await mq.enqueue_many([Message(queue=Q), Message(queue=Q)], min_replicas=1)
+        assert calls(pair.master, "wait") >= before + 2
+        pair.replica.kill()
+        monkeypatch.setattr(reach, "REPLICAS_MS", 100)
+        with pytest.raises(NotReplicated):
+            await mq.enqueue(Message(queue=Q), min_replicas=1)
+        await mq.enqueue(Message(queue=Q))
+
+
+async def test_brokers_without_replicas_refuse_to_wait_for_them(tmp_path: Path) -> None:
+    for url in ("memory://", f"sqlite:///{tmp_path / 'godwit.db'}"):
+        async with connect(url) as broker:
+            await broker.declare(QueueSpec(name=Q))
+            with pytest.raises(InvalidSetting, match="on this broker"):
+                await broker.publish([seal(Message(queue=Q))], min_replicas=1)
+            assert (await broker.stats())[0].groups[0].depth == 0
+            await broker.publish([seal(Message(queue=Q))], min_replicas=0)
+    with pytest.raises(InvalidSetting, match="on this broker"):
+        await connect("amqp://localhost").publish([seal(Message(queue=Q))], min_replicas=1)

@@ -36,7 +36,7 @@ async def ask_cluster(target: Target) -> tuple[ClusterFacts, dict[int, str]]:
             problem = error
             continue
         cluster = Cluster(target)
-        cluster.learn(seed, slots)
+        cluster.learn(seed, (slots,))
         return read_nodes(nodes.decode()), cluster.places()
     raise unavailable(target.shown, problem)
 
