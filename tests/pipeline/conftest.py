@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from godwit.pipeline.classes import make
 from godwit.pipeline.gateway import Jvm
 from godwit.pipeline.session import SMALL, spark_session
 from tests.pipeline.drivers import kill_all, lasting_jvm
@@ -42,7 +43,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def jvm() -> Iterator[Jvm]:
+def archive() -> Path:
+    """Have Spark's classes ready for all JVMs that are started from here on."""
+    return make()
+
+
+@pytest.fixture(scope="session")
+def jvm(archive: Path) -> Iterator[Jvm]:
     """Run a JVM for drivers that are killed again and again. A fifth of the blocks its workers send kills them."""
     with lasting_jvm("sink.published%20") as running:
         yield running

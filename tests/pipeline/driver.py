@@ -5,15 +5,27 @@ It says a line for each batch.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 
 from godwit.pipeline.jobs.run import RunSettings, run
 from godwit.pipeline.publishing import Outcome
-from tests.pipeline.drivers import HOLD, release, until
+from tests.pipeline.drivers import HOLD, WHOLE, members, release, until
+
+
+def end_everything(pid: int, how: int, *, kill: Callable[[int, int], None] = os.kill) -> None:
+    """Kill all processes of this session, then the one meant, so that nothing of a driver lives on behind it."""
+    for other in members(os.getsid(0)):
+        if other != os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                kill(other, how)
+    kill(pid, how)
 
 
 def main() -> None:
@@ -24,6 +36,8 @@ def main() -> None:
         if os.environ[HOLD]:
             until(Path(os.environ[HOLD]).exists)
 
+    if os.environ[WHOLE]:
+        mock.patch.object(os, "kill", end_everything).start()  # which is what a fault point calls
     release()
     summary = run(settings, report=report)
     print(f"done {summary.rows}", flush=True)

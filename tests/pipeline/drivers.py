@@ -25,6 +25,8 @@ from tests.project.specification import ROOT
 PATIENCE_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "240"))
 HOLD = "GODWIT_TEST_HOLD"
 """Names a file: a driver waits behind its first batch until it is there."""
+WHOLE = "GODWIT_TEST_WHOLE"
+"""Set: a fault point ends the JVM and all workers of a driver along with it."""
 
 
 class Driver:
@@ -38,6 +40,7 @@ class Driver:
         settings: RunSettings | Sequence[str],
         *,
         fault: str = "",
+        whole: bool = False,
         jvm: Jvm | None = None,
         hold: Path | None = None,
         module: str = "tests.pipeline.driver",
@@ -49,6 +52,7 @@ class Driver:
         self._ended = False
         words = [msgspec.json.encode(settings).decode()] if isinstance(settings, RunSettings) else settings
         variables = {**os.environ, **(environment or {}), "GODWIT_FAULT": fault, HOLD: str(hold or "")}
+        variables[WHOLE] = "whole" if whole else ""
         if jvm is not None:
             variables |= {PORT: str(jvm.port), SECRET: jvm.secret}
         self._process = subprocess.Popen(

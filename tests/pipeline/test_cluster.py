@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyspark
 
+from godwit.pipeline import classes
 from godwit.pipeline.jobs.run import RunSettings
 from tests.pipeline.drivers import Driver
 from tests.pipeline.making import WrittenJournal, random_history
@@ -25,7 +26,6 @@ SPARK = {
     "spark.driver.host": HOST,
     "spark.driver.bindAddress": HOST,
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
     "spark.sql.shuffle.partitions": "2",
 }
 
@@ -47,12 +47,20 @@ def packed(folder: Path) -> str:
     return "site.zip#site"
 
 
-def test_an_executor_killed_on_a_cluster_that_was_sent_godwit_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_an_executor_killed_on_a_cluster_that_was_sent_godwit_loses_and_doubles_nothing(
+    tmp_path: Path, archive: Path
+) -> None:
     journal = WrittenJournal(tmp_path / "godwit.db")
     journal.declare("orders", "mails")
     journal.append(list(random_history(["orders", "mails"], ROWS, seed=21)))
     python = interpreter_without_godwit(tmp_path / "python")
-    spark = {**SPARK, "spark.archives": packed(tmp_path), "spark.executorEnv.PYTHONPATH": "site"}
+    options = " ".join(("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData", *classes.options()))
+    spark = {
+        **SPARK,
+        "spark.executor.extraJavaOptions": options,
+        "spark.archives": packed(tmp_path),
+        "spark.executorEnv.PYTHONPATH": "site",
+    }
     with spark_cluster() as cluster, fresh_database() as store:
         settings = RunSettings(
             broker_url=journal.url, store_url=store, lake=str(tmp_path / "lake"), parts=("archive", "analytics"),

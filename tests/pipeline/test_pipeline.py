@@ -14,6 +14,7 @@ from godwit.core.journal import Event
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.jobs.run import RunSettings, follow, run
 from godwit.pipeline.publishing import Outcome
+from godwit.pipeline.session import SMALL
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, row
 from tests.pipeline.oracle import assert_agreement, journal_rows, stored_days
 from tests.servers.postgres import fresh_database
@@ -71,11 +72,26 @@ def pipe(spark: SparkSession, tmp_path: Path) -> Iterator[Pipe]:
         yield made
 
 
+@contextmanager
+def as_users_have_it(spark: SparkSession) -> Iterator[None]:
+    """Undo what makes tests of a few rows faster: code is generated, plans adapt, shuffles are as by default."""
+    for name in SMALL:
+        spark.conf.unset(name)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    try:
+        assert spark.conf.get("spark.sql.codegen.factoryMode") == "FALLBACK"
+        assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+        yield
+    finally:
+        for name, value in SMALL.items():
+            spark.conf.set(name, value)
+
+
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_minutes_days_histograms_and_lake_agree_with_the_journal_over_batch_borders(
     spark: SparkSession, tmp_path: Path, store: str
 ) -> None:
-    with pipe_on(spark, tmp_path, store) as pipe:
+    with as_users_have_it(spark), pipe_on(spark, tmp_path, store) as pipe:
         pipe.journal.declare("orders", "mails")
         pipe.journal.append(list(random_history(["orders", "mails"], 9_000, seed=1)))
         outcomes = pipe.run(max_rows=4_000)

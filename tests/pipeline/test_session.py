@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from godwit.core.errors import GodwitError, JavaRequired, SparkUnavailable
+from godwit.pipeline import classes
+from godwit.pipeline.gateway import Jvm
 from godwit.pipeline.runfolder import LOCK, PREFIX, run_folder, sweep
 from godwit.pipeline.session import check_java, folder_of, spark_session
 
@@ -37,6 +39,20 @@ def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaRequired, match="is version 8"):
         check_java()
+
+
+def test_a_jvm_maps_the_classes_that_are_kept_for_it(archive: Path, jvm: Jvm) -> None:
+    assert classes.options() == (f"-XX:SharedArchiveFile={archive}",)
+    assert jvm.process is not None
+    assert str(archive) in Path(f"/proc/{jvm.process.pid}/maps").read_text()
+
+
+def test_without_java_no_classes_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert classes.archive() is None
+    assert classes.options() == ()
+    with pytest.raises(JavaRequired):
+        classes.make()
 
 
 def test_a_second_session_in_a_process_is_refused(spark: SparkSession) -> None:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pyspark
 
+from godwit.pipeline import classes
 from tests.servers.processes import HOST, accepts, await_server, free_ports, stop
 
 WORKERS = 2
-_DAEMON_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,8 @@ def spark_cluster() -> Iterator[SparkCluster]:
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} -Djava.io.tmpdir={folder}",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join((_OPTIONS, *classes.options(), f"-Djava.io.tmpdir={folder}")),
+        "SPARK_LAUNCHER_OPTS": _OPTIONS,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_LOCAL_IP": HOST,
         "PYSPARK_PYTHON": sys.executable,

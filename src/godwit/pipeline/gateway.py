@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -62,6 +63,12 @@ class Jvm:
         if self.process is not None and self.process.stdin is not None:
             with suppress(OSError):
                 self.process.stdin.close()
+
+
+def find_java() -> str | None:
+    """Return the Java that Spark's own scripts would start; None when there is none to be found."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
 
 
 def start(conf: Mapping[str, str], folder: Path, *, options: str = "", seconds: float = START_SECONDS) -> Jvm:

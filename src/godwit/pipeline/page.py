@@ -17,7 +17,7 @@ STYLE: Final = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6ebf1; --soft: #9aa7b5; --line: #313c48; --paper: #12171d;
   --card: #1a212a; --blue: #6aa1ff; --green: #4cc38a; --red: #ff7b6e; --amber: #e0a83c; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 62rem; color: var(--ink); background: var(--paper);
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 76rem; color: var(--ink); background: var(--paper);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.4rem 0 .6rem; }
 p, .soft { color: var(--soft); }
@@ -26,8 +26,9 @@ p, .soft { color: var(--soft); }
 .cards b { display: block; font-size: 1.5rem; font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th, td { text-align: right; padding: .35rem .5rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } .text { text-align: left; } td.wide { white-space: normal; }
+td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 5rem; }
 svg { width: 100%; height: auto; display: block; } svg text { font-size: 11px; fill: var(--soft); }
 .grid { stroke: var(--line); stroke-width: 1; } polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 polyline.blue { stroke: var(--blue); } polyline.green { stroke: var(--green); } polyline.red { stroke: var(--red); }
@@ -95,7 +96,7 @@ def _times(report: Report) -> str:
         [
             Line("enqueued", "blue", tuple(one.enqueued for one in report.timeline)),
             Line("processed", "green", tuple(one.processed for one in report.timeline)),
-            Line("failed", "red", tuple(one.failed for one in report.timeline)),
+            Line("failed attempts", "red", tuple(one.failed for one in report.timeline)),
         ],
         unit="",
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from godwit.core.errors import ExtraRequired, JavaRequired, SparkUnavailable
-from godwit.pipeline.gateway import STOP_SECONDS, Jvm, start, tail, within
+from godwit.pipeline import classes
+from godwit.pipeline.gateway import STOP_SECONDS, Jvm, find_java, start, tail, within
 from godwit.pipeline.runfolder import run_folder
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ JVM_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1",  # starts in half the time; these jobs spend theirs in Arrow and Python
     "-XX:-UsePerfData",  # no files in /tmp
     "-Xshare:auto",
+    "-Darrow.enable_unsafe_memory_access=true",  # the bounds of every value are known when its batch is read
+    "-Darrow.enable_null_check_for_get=false",  # Spark asks whether a value is null before it takes it
     "-Duser.timezone=UTC",
 )
 SMALL: Final = {
@@ -74,13 +76,20 @@ def spark_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # pyspark asks here for the workers of its functions
         jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
-            gateway = jvm.connect()
-            try:
-                yield _connect(conf, gateway, folder)
-            finally:
-                _end(jvm, gateway)
+            with connected(conf, jvm, folder) as session:
+                yield session
         finally:
             jvm.end()
+
+
+@contextmanager
+def connected(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[SparkSession]:
+    """Have a session in a JVM that is there; the JVM stays."""
+    gateway = jvm.connect()
+    try:
+        yield _connect(conf, gateway, folder)
+    finally:
+        _end(jvm, gateway)
 
 
 def folder_of(spark: SparkSession) -> Path:
@@ -90,8 +99,7 @@ def folder_of(spark: SparkSession) -> Path:
 
 def check_java() -> None:
     """Refuse to start without a Java that Spark can use."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    java = find_java()
     if java is None or not os.access(java, os.X_OK):
         raise JavaRequired("none was found" if java is None else f"JAVA_HOME has none ({java})", LEAST_JAVA)
     asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
@@ -105,7 +113,12 @@ def configuration(name: str, master: str, folder: Path, settings: Mapping[str, s
     """Return what Spark is told: our settings, then those of the caller."""
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING.format(level=log_level), encoding="utf-8")
-    options = (*JVM_OPTIONS, f"-Djava.io.tmpdir={folder}", f"-Dlog4j2.configurationFile={logging.as_uri()}")
+    options = (
+        *JVM_OPTIONS,
+        *classes.options(),
+        f"-Djava.io.tmpdir={folder}",
+        f"-Dlog4j2.configurationFile={logging.as_uri()}",
+    )
     ours = {
         "spark.app.name": name,
         "spark.master": master,
