@@ -49,7 +49,7 @@ def growth(rows: int, console: Console) -> Report:
     """Follow a small and a large journal; say what a row costs in each."""
     with (
         tempfile.TemporaryDirectory(prefix="godwit-soak-") as folder,
-        spark_session("soak", master="local[2]") as spark,
+        spark_session("soak", master="local[2]", lasting=True) as spark,
     ):
         sizes = (PIECE, BASE, rows)
         rates = {}

@@ -14,9 +14,10 @@ from unittest import mock
 
 import msgspec
 
-from godwit.pipeline.jobs.run import RunSettings, run
+from godwit.pipeline.connections import Connections
+from godwit.pipeline.jobs.run import RunSettings, follow, run
 from godwit.pipeline.publishing import Outcome
-from tests.pipeline.drivers import HOLD, WHOLE, members, release, until
+from tests.pipeline.drivers import HOLD, WHOLE, members, taken_over, until
 
 
 def end_everything(pid: int, how: int, *, kill: Callable[[int, int], None] = os.kill) -> None:
@@ -38,9 +39,13 @@ def main() -> None:
 
     if os.environ[WHOLE]:
         mock.patch.object(os, "kill", end_everything).start()  # which is what a fault point calls
-    release()
-    summary = run(settings, report=report)
-    print(f"done {summary.rows}", flush=True)
+    with taken_over() as session:
+        if session is None:
+            run(settings, report=report)
+        else:
+            with Connections(settings.broker_url, settings.store_url) as connections:
+                follow(session, connections, settings, report)
+    print("done", flush=True)
 
 
 if __name__ == "__main__":

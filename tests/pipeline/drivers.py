@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -21,6 +22,9 @@ from godwit.pipeline.jobs.run import RunSettings
 from godwit.pipeline.runfolder import run_folder
 from godwit.pipeline.session import JVM_OPTIONS, configuration
 from tests.project.specification import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PATIENCE_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "240"))
 HOLD = "GODWIT_TEST_HOLD"
@@ -158,12 +162,43 @@ def lasting_jvm(fault: str = "") -> Iterator[Jvm]:
 
 def release() -> None:
     """Stop what a driver that was killed left in the JVM that this process uses and did not start."""
+    with _left() as (gateway, context):
+        if context is not None:
+            context.stop()
+            gateway.jvm.org.apache.spark.sql.classic.SparkSession.clearDefaultSession()
+
+
+@contextlib.contextmanager
+def taken_over() -> Iterator[SparkSession | None]:
+    """Give the session that a driver that was killed left in the JVM, its queries stopped; None when there is none.
+
+    Starting another one, with Python workers of its own, takes longer than the batch in which the next driver dies.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    with _left() as (gateway, context):
+        if context is None:
+            yield None
+            return
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        java = gateway.jvm.JavaSparkContext.fromSparkContext(context)
+        session = SparkSession(SparkContext(gateway=gateway, jsc=java, conf=SparkConf(_jconf=java.getConf())))
+        for query in session.streams.active:
+            query.stop()
+        yield session
+
+
+@contextlib.contextmanager
+def _left() -> Iterator[tuple[Any, Any]]:
+    """Give the gateway to the JVM that this process was told of, and the context that is in it, if any."""
     if PORT not in os.environ:
+        yield None, None
         return
     gateway = Jvm(None, int(os.environ[PORT]), os.environ[SECRET]).connect()
     companion = gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$").getField("MODULE$").get(None)
     left = companion.getActive()
-    if left.isDefined():
-        left.get().stop()
-    gateway.jvm.org.apache.spark.sql.classic.SparkSession.clearDefaultSession()
-    gateway.close()
+    try:
+        yield gateway, left.get() if left.isDefined() else None
+    finally:
+        gateway.close()

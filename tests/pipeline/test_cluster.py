@@ -64,7 +64,7 @@ def test_an_executor_killed_on_a_cluster_that_was_sent_godwit_loses_and_doubles_
     with spark_cluster() as cluster, fresh_database() as store:
         settings = RunSettings(
             broker_url=journal.url, store_url=store, lake=str(tmp_path / "lake"), parts=("archive", "analytics"),
-            master=cluster.url, once=True, max_rows=ROWS // 6, spark=spark,
+            master=cluster.url, once=True, max_rows=ROWS // 4, spark=spark,
         )  # fmt: skip
         driver = Driver(
             settings, python=python, folder=tmp_path,

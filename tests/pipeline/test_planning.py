@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -69,8 +70,8 @@ def expected(users: list[User], plan: Campaign, horizon: Horizon) -> dict[tuple[
 
 
 def actual(plan: DataFrame) -> dict[tuple[str, date], int]:
-    rows = plan.select("user", "occurrence", F.unix_timestamp("deliver_at").alias("instant")).collect()
-    return {(row.user, row.occurrence): row.instant for row in rows}
+    found = plan.select("user", "occurrence", F.unix_timestamp("deliver_at").alias("instant")).toArrow()
+    return {(user, day): instant for user, day, instant in zip(*(c.to_pylist() for c in found.columns), strict=True)}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,9 @@ def test_every_user_of_every_zone_is_planned_for_the_right_instant(
         (f"u{number}", zones()[number % len(zones())], draw.choice(near if number % 10 else days).isoformat())
         for number in range(USERS // 6)
     ]
-    found = planned(checked(far_away.createDataFrame(users, SCHEMA), plan), plan, horizon)
+    names = ("user_id", "timezone", "born")
+    table = pa.table(dict(zip(names, zip(*users, strict=True), strict=True)))
+    found = planned(checked(far_away.createDataFrame(table), plan), plan, horizon)
     wanted = expected(users, plan, horizon)
     assert len(wanted) > USERS / 20
     assert actual(found) == wanted

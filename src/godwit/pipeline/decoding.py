@@ -8,6 +8,7 @@ by Arrow, not by Python. Batches therefore hold one event each; rows of a table 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event
 
 BATCH_ROWS: Final = 10_000
+_KEPT_ROWS: Final = 2 * BATCH_ROWS
 _INTEGER: Final = pa.int64()
 _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 _NO_LAYOUT: Final[tuple[str, ...]] = ()
@@ -112,13 +114,13 @@ class _Rows:
             if field.name in fields:
                 made.append(_array(fields[field.name], field.type))
             elif field.name == "event":
-                made.append(pa.repeat(pa.scalar(self.event, field.type), size))
+                made.append(_repeated(self.event, field.type, size))
             elif field.name == "shard":
-                made.append(pa.repeat(pa.scalar(shard, field.type), size))
+                made.append(_repeated(shard, field.type, size))
             elif (values := header.column(field.name, field.type)) is not None:
                 made.append(values)
             else:
-                made.append(pa.nulls(size, field.type))
+                made.append(_repeated(None, field.type, size))
         return made
 
     def _columns(self) -> Iterator[tuple[Any, ...]]:
@@ -148,8 +150,7 @@ class _Header:
             return None
         values = self._columns[place]
         if values[-1] == values[0] and values.count(values[0]) == len(values):
-            one = _array_of(values[:1], type_)
-            return pa.nulls(self._size, type_) if values[0] is None else pa.repeat(one[0], self._size)
+            return _repeated(values[0], type_, self._size)
         if self._places is None:
             self._places = pa.array(np.repeat(np.arange(len(self._counts)), self._counts))
         return _array(values, type_).take(self._places)
@@ -171,8 +172,24 @@ def _array(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
     first = values[0]
     if values[-1] == first and values.count(first) == len(values):
         # Types, lanes, attempts, and whatever a queue does not use: one value for all, told ten times faster.
-        return pa.nulls(len(values), type_) if first is None else pa.repeat(_array_of((first,), type_)[0], len(values))
+        return _repeated(first, type_, len(values))
     return _array_of(values, type_)
+
+
+def _repeated(value: Any, type_: pa.DataType, size: int) -> pa.Array:
+    """Return one value for so many rows: the beginning of a column that is kept, since fresh memory costs most."""
+    if isinstance(value, bytes) or size > _KEPT_ROWS:
+        return _column_of(value, type_, size)
+    return _kept(value, type_).slice(0, size)
+
+
+@lru_cache(maxsize=64)
+def _kept(value: Any, type_: pa.DataType) -> pa.Array:
+    return _column_of(value, type_, _KEPT_ROWS)
+
+
+def _column_of(value: Any, type_: pa.DataType, size: int) -> pa.Array:
+    return pa.nulls(size, type_) if value is None else pa.repeat(_array_of((value,), type_)[0], size)
 
 
 def _array_of(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:

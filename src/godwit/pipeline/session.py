@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*]"
 LEAST_JAVA: Final = 17
+QUICK: Final = "-XX:TieredStopAtLevel=1"
+"""Compiles fast and once: what a job of seconds needs. One that lasts takes the time for code that runs faster."""
 JVM_OPTIONS: Final = (
     "-XX:+UseSerialGC",  # one heap, two cores: parallel collectors only add threads
-    "-XX:TieredStopAtLevel=1",  # starts in half the time; these jobs spend theirs in Arrow and Python
+    QUICK,
     "-XX:-UsePerfData",  # no files in /tmp
     "-Xshare:auto",
     "-Darrow.enable_unsafe_memory_access=true",  # the bounds of every value are known when its batch is read
@@ -57,11 +59,17 @@ appender.err.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
 
 @contextmanager
 def spark_session(
-    name: str, *, master: str = LOCAL, settings: Mapping[str, str] | None = None, log_level: str = "error"
+    name: str,
+    *,
+    master: str = LOCAL,
+    settings: Mapping[str, str] | None = None,
+    log_level: str = "error",
+    lasting: bool = False,
 ) -> Iterator[SparkSession]:
     """Start Spark for one job and end it, its JVM and its temporary files with the block.
 
-    `settings` are Spark's own and win over ours. There is one session per process: Spark knows no more.
+    `settings` are Spark's own and win over ours; `lasting` is for jobs of more than a minute or two. There is one
+    session per process: Spark knows no more.
     """
     check_java()
     with run_folder() as folder:
@@ -72,7 +80,7 @@ def spark_session(
             raise ExtraRequired("The pipeline", "spark") from error
         if SparkContext._active_spark_context is not None:  # noqa: SLF001 # there is no public question
             raise SparkUnavailable("this process has a session already", "End it first, or use that one.")
-        conf = configuration(name, master, folder, settings or {}, log_level)
+        conf = configuration(name, master, folder, settings or {}, log_level, lasting=lasting)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # pyspark asks here for the workers of its functions
         jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
@@ -109,12 +117,15 @@ def check_java() -> None:
         raise JavaRequired(f"{java} is version {version[1] if version else 'unknown'}", LEAST_JAVA)
 
 
-def configuration(name: str, master: str, folder: Path, settings: Mapping[str, str], log_level: str) -> dict[str, str]:
+def configuration(
+    name: str, master: str, folder: Path, settings: Mapping[str, str], log_level: str, *, lasting: bool = False
+) -> dict[str, str]:
     """Return what Spark is told: our settings, then those of the caller."""
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING.format(level=log_level), encoding="utf-8")
+    chosen = [option for option in JVM_OPTIONS if option != QUICK or not lasting]
     options = (
-        *JVM_OPTIONS,
+        *chosen,
         *classes.options(),
         f"-Djava.io.tmpdir={folder}",
         f"-Dlog4j2.configurationFile={logging.as_uri()}",

@@ -97,7 +97,12 @@ def _stream(connections: Connections, settings: RunSettings, note: Callable[[Out
     metrics = PipelineMetrics()
     with (
         served(connections, metrics, settings.metrics_port),
-        spark_session(f"godwit pipeline {settings.name}", master=settings.master, settings=settings.spark) as spark,
+        spark_session(
+            f"godwit pipeline {settings.name}",
+            master=settings.master,
+            settings=settings.spark,
+            lasting=not settings.once,
+        ) as spark,
         listening(spark, metrics, settings.name),
     ):
         try:
