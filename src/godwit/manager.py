@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Self, TypeVar
@@ -218,13 +219,19 @@ class MessageQueueManager:
         min_replicas: int | None = None,
     ) -> MessageId:
         """Publish a message and return its id; the two times override the message's own, `min_replicas` the queue's."""
-        producer = self.producer
-        message_id = await self.breaker.execute(
-            lambda: producer.enqueue(
-                message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas
-            ),
-            failure=BrokerError,
+        producer, breaker = self.producer, self.breaker
+        enqueuing = partial(
+            producer.enqueue, message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas
         )
+        if breaker.is_closed:
+            try:
+                message_id = await enqueuing()
+            except BrokerError:
+                await breaker.failed()
+                raise
+            breaker.worked()
+        else:
+            message_id = await breaker.execute(enqueuing, failure=BrokerError)
         self.books.notice()
         return message_id
 

@@ -15,6 +15,8 @@ from godwit.brokers.contract import GroupStats
 from tests.conformance.harness import Harness, Q, Row
 
 DATABASE = "godwit.db"
+TOLD = 3
+"""How many repetitions without a death are told in full."""
 
 
 def url_of(place: Path) -> str:
@@ -82,6 +84,8 @@ class Reconciliation:
     held: int
     unexplained: int
     out_of_order: int
+    why: tuple[str, ...] = ()
+    """What records and journal say of repetitions that no death explains."""
 
     def verify(self) -> None:
         """Fail unless nothing was lost, repeated without a death, or overtaken."""
@@ -115,6 +119,7 @@ def reconcile(
         open_at_the_end = given - settled if worker in victims else unsure
         dropped += open_at_the_end
         held += open_at_the_end.total()
+    odd = [name for name, count in deliveries.items() if count - 1 > dropped[name]]
     return Reconciliation(
         accepted=len(accepted),
         done=len(acked),
@@ -123,7 +128,21 @@ def reconcile(
         held=held,
         unexplained=sum(max(0, count - 1 - dropped[name]) for name, count in deliveries.items()),
         out_of_order=_overtaken(worked.values()),
+        why=_stories(odd[:TOLD], rows, worked),
     )
+
+
+def _stories(names: Sequence[str], rows: Sequence[Row], worked: dict[str, list[list[Any]]]) -> tuple[str, ...]:
+    """Tell what happened to some messages: what the journal has, and what workers wrote down."""
+    told = {
+        name: [f"{row['event']} {row.get('worker') or ''}" for row in rows if row["message_id"] == name]
+        for name in names
+    }
+    seen = {
+        name: [f"{worker} {line[0]}" for worker, lines in worked.items() for line in lines if line[1] == name]
+        for name in names
+    }
+    return tuple(f"{name}: journal {', '.join(told[name])}; workers {', '.join(seen[name])}" for name in names)
 
 
 def _overtaken(worked: Iterable[list[list[Any]]]) -> int:

@@ -319,6 +319,11 @@ async def test_publishing_and_its_errors_are_measured(broker: MemoryBroker) -> N
             assert seconds > 0
             calls.append(("published", queue))
 
+        def published_one(self, queue: str, type: str, producer: str, seconds: float) -> None:
+            self.enqueued(queue, type)
+            self.produced(producer, 1)
+            self.published(queue, seconds)
+
         def publish_failed(self, queue: str, error: BaseException | str, count: int = 1) -> None:
             calls.append(("failed", queue, type(error).__name__, count))
 

@@ -284,6 +284,10 @@ class Listener(Protocol):
         """Forget earlier wake-ups; call it before pulling."""
         ...
 
+    def expect(self, *, worker: str, limit: int, lease: timedelta, max_bytes: int | None = None) -> None:
+        """Say what will be pulled when it is woken, until the next `clear`: a broker may fetch it ahead."""
+        ...
+
     def wake(self) -> None:
         """End the waiting from outside."""
         ...

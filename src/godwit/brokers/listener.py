@@ -40,6 +40,9 @@ class LoopListener:
         """Forget earlier wake-ups; call it before pulling."""
         self._woken = False
 
+    def expect(self, *, worker: str, limit: int, lease: timedelta, max_bytes: int | None = None) -> None:
+        """Let a broker that can fetch it ahead know what will be pulled."""
+
     def wake(self) -> None:
         """Say that something may be ready."""
         self._woken = True

@@ -88,6 +88,15 @@ class Breaker:
             self._failures = 0
             await self._change(opened(self._rule, self._clock.now_ms()))
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is held back."""
+        return self.state.circuit is Circuit.CLOSED
+
+    def worked(self) -> None:
+        """Something that began while it was closed worked: failures no longer follow one another."""
+        self._failures = 0
+
     async def execute(self, operation: Callable[[], Awaitable[T]], *, failure: type[Exception] = Exception) -> T:
         """Run an operation under the breaker; raises `CircuitOpen` while it is open.
 
@@ -101,8 +110,8 @@ class Breaker:
         except failure:
             await self.failed()
             raise
-        if self.state.circuit is Circuit.CLOSED:
-            self._failures = 0
+        if self.is_closed:
+            self.worked()
         else:
             await self.succeeded()
         return result

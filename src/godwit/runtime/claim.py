@@ -21,6 +21,8 @@ class Claim:
         self._shared, self._key = shared, key
         self.owner: Final = owner.encode()
         self._version: int | None = None
+        self._unsure = False
+        """Whether a cancelled call may have taken it."""
         self._held_at = 0.0
 
     async def hold(self) -> bool:
@@ -31,7 +33,9 @@ class Claim:
                 return False
         elif now - self._held_at < RENEW_AFTER:
             return True
+        self._unsure = True
         self._version = await self._shared.put(self._key, self.owner, expected=self._version, ttl=CLAIM_FOR)
+        self._unsure = False
         self._held_at = now
         return self._version is not None
 
@@ -41,9 +45,9 @@ class Claim:
 
     async def release(self) -> None:
         """Leave it to the others at once; when the broker does not answer it runs out."""
-        if self._version is None:
+        if self._version is None and not self._unsure:
             return
-        self._version = None
+        self._version, self._unsure = None, False
         with suppress(BrokerError):
             entry = await self._shared.get(self._key)
             if entry is not None and entry.value == self.owner:

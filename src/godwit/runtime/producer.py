@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from random import Random
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock
@@ -81,20 +81,29 @@ class QueueProducer:
         self._calls = 0
         self._idle = asyncio.Event()
 
-    async def enqueue(
+    def enqueue(
         self,
         message: Message,
         *,
         scheduled_at: datetime | None = None,
         expires_at: datetime | None = None,
         min_replicas: int | None = None,
-    ) -> MessageId:
+    ) -> Coroutine[Any, Any, MessageId]:
         """Publish one message and return its id; the two times override the message's own.
 
         `min_replicas` counts instead of the queue's; such a message is published on its own.
         """
-        if self._tracer is None or not isinstance(message, Message):
-            return await self._enqueue(message, scheduled_at, expires_at, min_replicas)
+        enqueuing = self._enqueue if self._tracer is None or not isinstance(message, Message) else self._enqueue_traced
+        return enqueuing(message, scheduled_at, expires_at, min_replicas)
+
+    async def _enqueue_traced(
+        self,
+        message: Message,
+        scheduled_at: datetime | None,
+        expires_at: datetime | None,
+        min_replicas: int | None,
+    ) -> MessageId:
+        assert self._tracer is not None  # noqa: S101
         with self._tracer.publishing([message], self._preparation.place_of(message)) as (carrying,):
             return await self._enqueue(carrying, scheduled_at, expires_at, min_replicas)
 

@@ -45,6 +45,10 @@ class PublishMetrics(Protocol):
         """Take the time of one round trip."""
         ...
 
+    def published_one(self, queue: str, type: str, producer: str, seconds: float) -> None:
+        """Do all three for a message that was accepted alone."""
+        ...
+
     def publish_failed(self, queue: str, error: BaseException | str, count: int = 1) -> None:
         """Count messages whose publish failed."""
         ...
@@ -69,8 +73,12 @@ class Publisher:
 
     async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Publish envelopes; what the broker cannot do at the moment is tried again, under the same ids."""
+        began = perf_counter()
         try:
-            return await self._round_trip(envelopes, min_replicas)
+            receipts = await self._broker.publish(envelopes, min_replicas=min_replicas)
+        except PartialPublish as error:
+            self._count(envelopes[: len(error.accepted)], None, perf_counter() - began)
+            raise
         except BrokerError as error:
             return await execute_with_retry(
                 lambda: self._round_trip(envelopes, min_replicas),
@@ -80,6 +88,8 @@ class Publisher:
                 retryable=is_passing,
                 failed=error,
             )
+        self._count(envelopes, receipts, perf_counter() - began)
+        return receipts
 
     async def store(self, envelopes: list[Envelope], *, min_replicas: int | None = None) -> None:
         """Publish a batch, going on after the last message accepted when the broker recovers."""
@@ -148,9 +158,9 @@ class Publisher:
         if metrics is None:
             return
         if fresh:
-            metrics.enqueued(queue, envelope.type, 1)
-            metrics.produced(self._source, 1)
-        metrics.published(queue, seconds)
+            metrics.published_one(queue, envelope.type, self._source, seconds)
+        else:
+            metrics.published(queue, seconds)
 
     def failed(self, queue: str, error: Exception, count: int = 1) -> None:
         """Count messages that were refused, here or by the broker."""

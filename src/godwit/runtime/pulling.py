@@ -118,6 +118,8 @@ class Puller:
             if held_back:
                 # What is ready behind a pause or an open breaker ends the waiting at once, again and again.
                 await self._rest()
+            else:
+                self._listener.expect(worker=self._worker, limit=consumer.batch or free, lease=consumer.lease)
             await self._wait()
 
     async def _wait(self) -> None:
@@ -237,6 +239,7 @@ class Puller:
         """Pull no more."""
         self._stopping = True
         self.nudge()
+        self._listener.close()  # nothing is fetched ahead any more
         self._freed.set()
 
     async def finish(self, grace: timedelta) -> int:

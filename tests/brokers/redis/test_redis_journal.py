@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.redis import RedisBroker, keys
+from godwit.brokers.redis import journal as redis_journal
+from godwit.brokers.redis.journal import RedisJournal
+from godwit.brokers.redis.link import Argument
+from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.envelope import Envelope
+from godwit.core.errors import JournalLost
 from godwit.core.journal import Chunk, Position, decode_chunk, shard_name
 from godwit.core.names import QueueName, new_message_id
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -83,3 +88,38 @@ async def test_reading_on_from_any_position_gives_every_row_once_and_in_order(se
                     found += chunk.rows[place + 1 - chunk.first_seq :]
                     place = chunk.last_seq
             assert found == rows[after:]
+
+
+class Trimming(Reach):
+    """A way to the server on which somebody trims the journal after the first page of every read."""
+
+    def __init__(self, reach: Reach, server: RedisServer, keep_from: int) -> None:
+        self.__dict__.update(reach.__dict__)
+        self._pages, self._server, self._keep_from = 0, server, keep_from
+        self.ask = self._ask_and_trim
+
+    async def _ask_and_trim(self, *commands: Sequence[Argument]) -> list[Any]:
+        replies = await self._servers.ask(*commands)
+        if commands[0][0] == "XRANGE":
+            self._pages += 1
+            if self._pages == 1:
+                with self._server.client() as client:
+                    client.xtrim(keys.step(QUEUE)[1], minid=f"{self._keep_from}-0", approximate=False)
+        return replies
+
+
+async def test_a_trim_between_two_pages_is_told_and_never_passed_over(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.flush()
+    monkeypatch.setattr(redis_journal, "_PAGE", 2)
+    async with RedisBroker(server.url) as broker:
+        await some_life(broker)
+        epoch, chunks = await everything(broker.journal)
+        journal = RedisJournal(Trimming(broker._reach, server, chunks[-1].last_seq), broker._catalog)
+        found = [decode_chunk(one) for one in await journal.read(SHARD, limit=1_000)]
+        assert found == chunks[: len(found)], "what was read ends before the gap"
+        assert len(found) < len(chunks) - 1
+        with pytest.raises(JournalLost) as lost:
+            await journal.read(SHARD, Position(epoch, found[-1].last_seq), limit=1_000)
+        assert f"row {found[-1].last_seq:,}" in str(lost.value)

@@ -16,6 +16,8 @@ import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.memory import MemoryBroker
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis import fetching as redis_fetches
 from godwit.brokers.redis import server as redis_calls
 from godwit.brokers.urls import connect
 from godwit.core.faults import killer
@@ -44,7 +46,10 @@ PARTLY = {"redis.after_cancel"}
 
 
 class LongerLife(Life):
-    """Ends with messages that are ready at once, and with acks in a group without order: both have a fast script."""
+    """Ends with messages that are ready at once, acks in a group without order, and one for which somebody waits.
+
+    All of them have fast scripts.
+    """
 
     async def publish_plainly(self) -> None:
         await self.broker.publish([msgspec.structs.replace(message(number), queue=DEAD) for number in range(300, 303)])
@@ -56,8 +61,24 @@ class LongerLife(Life):
         await self.changed()
         assert await self.broker.settle([Ack(delivery.ack_id, run_ms=1) for delivery in held]) == []
 
+    async def take_the_rest(self) -> None:
+        held = await self.broker.pull(DEAD, G, worker="one", limit=100, lease=LONG)
+        assert self.changed is not None
+        await self.changed()
+        assert await self.broker.settle([Ack(delivery.ack_id, run_ms=1) for delivery in held]) == []
+
+    async def wait_for_one(self) -> None:
+        waiting = asyncio.create_task(self.broker.pull(DEAD, G, worker="one", limit=2, lease=LONG, wait=LONG))
+        if isinstance(self.broker, RedisBroker):
+            broker = self.broker
+            await eventually(lambda: broker.pulls_on_server == 1, what="a pull that waits on the server")
+        await self.broker.publish([msgspec.structs.replace(message(303), queue=DEAD)])
+        assert self.changed is not None
+        await self.changed()
+        assert len(await waiting) == 1
+
     def steps(self) -> list[Callable[[], Awaitable[None]]]:
-        return [*super().steps(), self.publish_plainly, self.ack_plainly]
+        return [*super().steps(), self.publish_plainly, self.ack_plainly, self.take_the_rest, self.wait_for_one]
 
 
 async def unchanged() -> None:
@@ -66,7 +87,7 @@ async def unchanged() -> None:
 
 def live(url: str, record: Path, *, crash: str) -> None:
     """Live the whole scenario, or until the point `crash` names."""
-    vars(redis_calls)["reach"] = killer(crash)  # forked: the variable was read before
+    vars(redis_calls)["reach"] = vars(redis_fetches)["reach"] = killer(crash)  # forked: the variable was read before
     asyncio.run(_live(url, Record(record)))
 
 

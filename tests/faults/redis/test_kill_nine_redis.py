@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -16,26 +15,13 @@ from tests.faults.publisher import publish_and_die
 from tests.faults.record import read
 from tests.faults.remote import remote
 from tests.faults.storm import ORDERED, Storm
-from tests.servers.redis import RedisServer, fresh, redis_server
+from tests.servers.redis import fresh, redis_server
 
 MANY = 20_000
 KILLS = 24
 LEASE = timedelta(seconds=2)
 LONE_PUBLISHERS = 200
 AT_ONCE = 6
-
-
-def crash_of(server: RedisServer) -> None:
-    """Kill the server, unless its disk lags behind.
-
-    With `everysec` Redis goes on answering without writing while an earlier sync takes longer than a second. A kill in
-    that time costs what docs/howto/redis.md says; here the broker is judged, not the disk.
-    """
-    with server.client() as client:
-        while client.info("persistence")["aof_pending_bio_fsync"]:
-            time.sleep(0.001)
-    server.kill()
-    server.start()
 
 
 @pytest.mark.timeout(240)
@@ -53,12 +39,12 @@ async def test_kills_of_everybody_and_the_server_over_20_000_messages_lose_nothi
                 count=MANY,
                 url=server.url,
                 lease=LEASE,
-                broker_kill=lambda: crash_of(server),
+                broker_kill=server.crash,
             )
             storm.begin()
             await storm.rage(KILLS)
             if not storm.broker_kills:
-                crash_of(server)
+                server.crash()
                 storm.broker_kills += 1
             found = await storm.end(harness, within=timedelta(seconds=120))
     assert storm.kills >= KILLS // 2

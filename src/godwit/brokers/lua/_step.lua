@@ -24,7 +24,8 @@ end
 
 -- What a group holds: messages and bytes, leased bytes, whether flow control is on, per lane the latest expiry of
 -- those that are in the order of their expiry (0: there are none; see _copies.lua), and whether a script has added the
--- marker that wakes since the last pull: whoever took it off will pull. By the number of the key before the group's keys.
+-- marker that wakes since the last pull (1, or 2 more than the lane whose only message it is for): whoever took it off will
+-- pull. By the number of the key before the group's keys.
 local gauges = {}
 
 local function gauge(b, name, packed)

@@ -51,7 +51,11 @@ end
 for g = 1, groups do
   local rings = gauges[g].rung == 0 or rotates or n > 1
   if rings then redis.call('ZADD', KEYS[6 + (g - 1) * BLOCK], 0, 'w') end
-  gauges[g].rung = 1
+  if n > 1 then
+    gauges[g].rung = 1
+  elseif gauges[g].rung == 0 then
+    gauges[g].rung = used + 2 -- says also which lane, for pull_one
+  end
 end
 if rotates then
   generation, began = 1 - generation, now

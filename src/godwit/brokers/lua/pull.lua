@@ -129,10 +129,12 @@ if limit > 0 then
   if part >= 0 then pulls = pulls - 1 end
   local from, to, step = 3, 0, -1
   if pulls % 10 == 9 then from, to, step = 0, 3, 1 end
-  local some = redis.call('ZCARD', KEYS[b + AGAIN]) > 0
+  -- What is not leased is ready, or waits for its time or its turn: nobody looks for more than that.
+  local most = math.min(limit, held.depth - leased)
+  local some = most > 0 and redis.call('ZCARD', KEYS[b + AGAIN]) > 0
   for lane = from, to, step do
-    if some and taken < limit and not full then take_again(lane) end
-    if taken < limit and not full then take_lane(lane) end
+    if some and taken < most and not full then take_again(lane) end
+    if taken < most and not full then take_lane(lane) end
   end
 end
 

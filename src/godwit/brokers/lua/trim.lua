@@ -1,4 +1,4 @@
--- Drop what a queue's journal need not keep, at most 1,000 chunks per call.
+-- Drop what a queue's journal need not keep, at most 200 chunks per call.
 --
 -- KEYS   1 meta, 2 journal, 3 readers
 -- ARGV   1 time, 2 queue, 3 journal_keep in ms, 4 journal_max_bytes
@@ -6,18 +6,28 @@
 -- Works above maxmemory.
 local fields = {}
 --@include _step
+local MOST = 200
 local keep_from, max_bytes = now - tonumber(ARGV[3]), tonumber(ARGV[4])
 local size = journal_bytes
 local read_by_all = seq
 local readers = redis.call('HVALS', KEYS[3])
 for _, reader in ipairs(readers) do read_by_all = math.min(read_by_all, tonumber(reader)) end
-local page = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1000)
 local gone, bytes, rows, unread = {}, 0, 0, 0
-for _, entry in ipairs(page) do
+
+local function look(entry)
   local chunk = entry[2][2]
   local last = tonumber(string.sub(entry[1], 1, -3))
   local _, _, _, first, at = unpack_limit(chunk, 4, 1)
-  if size - bytes <= max_bytes and (at >= keep_from or last > read_by_all) then break end
+  local kept_on = size - bytes <= max_bytes and (at >= keep_from or last > read_by_all)
+  return not kept_on, chunk, first, last
+end
+
+-- Nearly always even the oldest is kept: others are not read for that.
+local oldest = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1)[1]
+if not oldest or not look(oldest) then return {0, 0} end
+for _, entry in ipairs(redis.call('XRANGE', journal, '-', '+', 'COUNT', MOST)) do
+  local goes, chunk, first, last = look(entry)
+  if not goes then break end
   gone[#gone + 1] = entry[1]
   bytes = bytes + #chunk
   rows = rows + last - first + 1
@@ -29,4 +39,4 @@ if #gone > 0 then
   if unread > 0 then redis.call('HINCRBY', meta, 'jd', unread) end
   save()
 end
-return {rows, #gone == 1000 and 1 or 0}
+return {rows, #gone == MOST and 1 or 0}

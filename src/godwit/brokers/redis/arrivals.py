@@ -7,10 +7,14 @@ from typing import Final
 
 from godwit.brokers.redis.encoding import blob, lane_of, mark, packed
 from godwit.brokers.redis.known import Known
-from godwit.brokers.redis.link import Argument
+from godwit.brokers.redis.link import Argument, packed_command
+from godwit.brokers.redis.scripts import script
 from godwit.core.envelope import Envelope
 
 _DIGITS: Final = tuple("0123456789")
+_OWN_WORDS: Final = 5
+"""How many words of `arrive_one.lua` are the message's own."""
+_EMPTY: Final = b"$0\r\n\r\n"
 STORED, STALE, EACH = 1, 0, 2
 """What the script answers: done, by old settings, or look at each."""
 
@@ -43,6 +47,36 @@ def encode_one(queue: Known, envelope: Envelope) -> tuple[tuple[str, ...], tuple
         *((marked,) if window else ()),
         blob(envelope),
     )
+
+
+def packed_one(queue: Known, envelope: Envelope, now: str) -> bytes:
+    """Return the whole command of `arrive_one.lua`; all but the message itself is the same every time."""
+    lane = lane_of(envelope.priority, queue.spec.lanes)
+    expiry_ms = envelope.expiry_ms(queue.ttl_ms)
+    marked = mark(envelope.id)
+    row = packed((_row(queue, envelope, marked, lane, expiry_ms),))
+    if not queue.limits[3]:
+        marked = b""
+    elif isinstance(marked, str):
+        marked = marked.encode()
+    size, expiry, body = b"%d" % envelope.size, b"%d" % expiry_ms if expiry_ms else b"", blob(envelope)
+    opening = queue.openings.get(lane)
+    if opening is None or now:
+        opening = queue.openings[lane] = _opening(queue, _DIGITS[lane], now)
+    return b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+        opening, len(size), size, len(expiry), expiry, len(row), row, len(marked), marked, len(body), body,
+    )  # fmt: skip
+
+
+def _opening(queue: Known, digit: str, now: str) -> bytes:
+    """Return the command of `arrive_one.lua` up to what differs from message to message."""
+    max_size, max_bytes, max_delayed, window = queue.limits
+    limits = packed((max_size, max_bytes, max_delayed))[1:] if max_size or max_bytes or max_delayed else b""
+    names, (group,) = queue.arrival_keys(digit), queue.groups
+    words: list[Argument] = ["EVALSHA", script("arrive_one").sha, len(names), *names]
+    words += [now, queue.name, queue.version, group, f"g:{group}", window, limits, digit]
+    whole = packed_command((*words, *[b""] * _OWN_WORDS))
+    return whole[: -_OWN_WORDS * len(_EMPTY)]
 
 
 def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...], tuple[Argument, ...]] | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from itertools import product
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
 from godwit.brokers.channels import ChannelCounts
@@ -15,6 +15,7 @@ from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import keys, survey
 from godwit.brokers.redis.address import Target
 from godwit.brokers.redis.catalog import Catalog
+from godwit.brokers.redis.fetching import Fetcher
 from godwit.brokers.redis.growing import grow_up
 from godwit.brokers.redis.held import HeldLeases
 from godwit.brokers.redis.inbox import Inbox
@@ -29,7 +30,7 @@ from godwit.brokers.redis.renewing import Renewer
 from godwit.brokers.redis.server import PATIENCE_SECONDS, Servers
 from godwit.brokers.redis.settling import Settler
 from godwit.brokers.redis.shared import RedisShared
-from godwit.brokers.redis.taking import Pulled, Taker
+from godwit.brokers.redis.taking import Order, Pulled, Taker
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, InvalidSetting
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
@@ -77,6 +78,7 @@ class RedisBroker:
         self._publisher = Publisher(self._reach, self._catalog)
         self._settler = Settler(self._reach, self._held)
         self._taker = Taker(self._reach, self._catalog, self._held, self._settler.settle)
+        self._fetcher = Fetcher(self._taker, hand_back=self._return, lost=self._lost)
         self._inbox = Inbox(self._reach, self._catalog, self._publisher)
         self._renewer = Renewer(self._servers, now)
         self._listeners: Listeners | None = None
@@ -89,6 +91,11 @@ class RedisBroker:
     def max_connections(self) -> int:
         """The most connections for calls to one server."""
         return self._servers.max_connections
+
+    @property
+    def pulls_on_server(self) -> int:
+        """How many pulls wait on the server for a message that comes alone."""
+        return 0 if self._listeners is None else self._listeners.parked
 
     @property
     def connection_counts(self) -> ChannelCounts:
@@ -116,7 +123,7 @@ class RedisBroker:
         """Connect, so that a wrong address or password is known now."""
         if self._listeners is None:
             await self._servers.open()
-            self._listeners = Listeners(self._servers, self._catalog.partitions_of)
+            self._listeners = Listeners(self._servers, self._catalog.partitions_of, self._fetcher)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -161,9 +168,11 @@ class RedisBroker:
                 purged += await self._reach.run("purge", queue, names, (name,))
         return purged
 
-    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
+    def publish(
+        self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None
+    ) -> Coroutine[Any, Any, list[Receipt]]:
         """Store messages for every group."""
-        return await self._publisher.publish(envelopes, replicas=min_replicas)
+        return self._publisher.publish(envelopes, replicas=min_replicas)
 
     async def pull(
         self,
@@ -195,6 +204,7 @@ class RedisBroker:
                 left = until - loop.time()
                 if deliveries or left <= 0:
                     return deliveries
+                listener.expect(worker=worker, limit=limit, lease=lease, max_bytes=max_bytes)
                 await listener.wait(timedelta(seconds=left))
         finally:
             listener.close()
@@ -204,6 +214,9 @@ class RedisBroker:
     ) -> list[Delivery]:
         """Pull once; what a cancelled caller does not get is handed back."""
         listeners = self._open()
+        ahead = self._fetcher.claim(Order(queue, group, worker, length_ms, max_bytes or 0), limit)
+        if ahead:
+            return ahead
         pulling = asyncio.get_running_loop().create_task(
             self._taker.pull(queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes)
         )
@@ -221,6 +234,13 @@ class RedisBroker:
         pulled = await pulling
         if pulled.deliveries:
             await self._settler.settle([HandBack(delivery.ack_id) for delivery in pulled.deliveries])
+
+    def _return(self, deliveries: Sequence[Delivery]) -> None:
+        """Hand back what was fetched for somebody who does not want it any more."""
+        self._in_background(self._settler.settle([HandBack(delivery.ack_id) for delivery in deliveries]))
+
+    def _lost(self, order: Order, token: str) -> None:
+        self._in_background(self._taker.give_back(order, token))
 
     def _in_background(self, errand: object) -> None:
         task: asyncio.Task[object] = asyncio.get_running_loop().create_task(errand)  # type: ignore[arg-type]

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import hiredis
 
 from godwit.brokers.contract import Place
-from godwit.brokers.redis.link import Link
+from godwit.brokers.redis.fetching import Parked
+from godwit.brokers.redis.link import Argument, Link, Server
 from godwit.brokers.redis.replies import LinkLost, Refused
 from godwit.brokers.redis.server import Servers
+from godwit.brokers.redis.taking import PULL_ONE
 
 _BLOCK_SECONDS: Final = 5
 _DEAF_SECONDS: Final = 2 * _BLOCK_SECONDS
@@ -39,8 +41,17 @@ class Ear:
         heard: Callable[[Place, str], None],
         missed: Callable[[Markers], None],
         send: Callable[..., None],
+        park: Callable[[Markers, Server], Parked | None],
+        answered: Callable[[Parked, Place | None, Any], None],
+        lost: Callable[[Parked], None],
     ) -> None:
         self._servers, self._wanted, self._heard_marker, self._missed, self._send = servers, wanted, heard, missed, send
+        self._park, self._answered, self._lost = park, answered, lost
+        self.parked: Parked | None = None
+        """The pull that follows the marker."""
+        self._unparked = asyncio.Event()
+        self._marked: Place | None = None
+        self._replies = 0
         tag = key[key.find("{") : key.find("}") + 1]
         self._key, self._nudge = key, f"godwit:{tag}:nudge:{secrets.token_hex(8)}"
         self._heard: Markers = {}
@@ -54,7 +65,23 @@ class Ear:
         self._news.set()
         if self._heard and not self._nudged and key not in self._heard:
             self._nudged = True
-            self._send(("ZADD", self._nudge, 0, "n"), ("PEXPIRE", self._nudge, 10_000))
+            self._send(*self._nudging())
+
+    def _nudging(self) -> tuple[tuple[str | int, ...], ...]:
+        return ("ZADD", self._nudge, 0, "n"), ("PEXPIRE", self._nudge, 10_000)
+
+    def unpark(self) -> None:
+        """Let the pull not run any more, or before whatever is sent from now on: whom it was for is gone."""
+        if self.parked is not None and not self._nudged:
+            self._nudged = True
+            if not self._servers.send_now(*self._nudging()):
+                self._send(*self._nudging())
+
+    async def called_back(self) -> None:
+        """Return when no pull waits on the server."""
+        self.unpark()
+        if self.parked is not None:
+            await self._unparked.wait()
 
     async def _hear(self) -> None:
         """Wait for markers as long as anybody listens; come back after every loss of the connection."""
@@ -73,6 +100,10 @@ class Ear:
                 if not await self._hear_on(link):
                     return
             except (LinkLost, Refused) as error:
+                if self.parked is not None:
+                    self._lost(self.parked)
+                    self.parked = None
+                self._unparked.set()
                 self._heard = self._heard or self._wanted()
                 if isinstance(error, Refused):
                     await self._servers.look_again()
@@ -82,7 +113,7 @@ class Ear:
 
     async def _hear_on(self, link: Link) -> bool:
         """Hear until the connection breaks, or nobody has wanted anything for a while: then say False."""
-        link.at_once = self._take_marker
+        link.at_once = self._take
         while True:
             wanted = self._wanted()
             if not wanted:
@@ -95,16 +126,31 @@ class Ear:
                     if not self._wanted():
                         return False
                 continue
-            self._heard, self._nudged = wanted, False
+            self._heard, self._nudged, self._marked, self._replies = wanted, False, None, 0
+            self.parked = self._park(wanted, link.server)
+            self._unparked.clear()
+            commands: list[Sequence[Argument]] = [("BZPOPMIN", self._nudge, *wanted, _BLOCK_SECONDS)]
+            if self.parked is not None:
+                commands.append(self.parked.command)
             try:
                 async with asyncio.timeout(_DEAF_SECONDS):
-                    (reply,) = await link.send(("BZPOPMIN", self._nudge, *wanted, _BLOCK_SECONDS))
+                    replies = await link.send(*commands)
             except TimeoutError:
                 raise LinkLost("the server has stopped answering") from None
-            if isinstance(reply, hiredis.ReplyError):
-                raise Refused(str(reply))
+            if isinstance(replies[0], hiredis.ReplyError):
+                raise Refused(str(replies[0]))
+            if len(replies) > 1 and str(replies[1]).startswith("NOSCRIPT"):
+                await link.send(("SCRIPT", "LOAD", PULL_ONE.source))
 
-    def _take_marker(self, reply: Any) -> None:
+    def _take(self, reply: Any) -> None:
         """Wake for a marker as soon as it is read, a turn of the loop before its call returns."""
-        if isinstance(reply, list) and (place := self._heard.get(key := reply[0].decode())) is not None:
-            self._heard_marker(place, key)
+        self._replies += 1
+        if self._replies == 1:
+            if isinstance(reply, list) and (place := self._heard.get(key := reply[0].decode())) is not None:
+                self._marked = place
+                if self.parked is None:
+                    self._heard_marker(place, key)
+        elif self.parked is not None:
+            parked, self.parked = self.parked, None
+            self._unparked.set()
+            self._answered(parked, self._marked, reply)

@@ -70,7 +70,9 @@ class RedisJournal:
                 ("XRANGE", keys.step(*place)[1], f"{last + 1}-0", "+", "COUNT", min(limit, _PAGE))
             )
             for entry, (_, chunk) in page:
-                if last == seen and first_seq(chunk) > seen + 1 and after is not None:
+                if first_seq(chunk) > last + 1 and found:
+                    return found  # trimmed between two pages: whoever reads on from here is told
+                if first_seq(chunk) > last + 1 and after is not None:
                     raise _lost(shard, (await self._ends(place))[0] or ends, after)
                 # The limit is for what is given: a stored chunk may be several of the journal's.
                 for reached, one in written_out(chunk, seen, int(entry.partition(b"-")[0])):

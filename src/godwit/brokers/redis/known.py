@@ -42,6 +42,10 @@ class Known:
     ttl_ms: int
     arriving: dict[str, tuple[str, ...]]
     """The keys of `arrive.lua` by the lanes that occur, as far as they were needed."""
+    openings: dict[int, bytes]
+    """What the command of `arrive_one.lua` begins with, by the message's lane, as far as it was needed."""
+    alone: bool
+    """Whether one script call on one server is all that a publish takes, for one group."""
     views: dict[int, Known]
     """The same for further partitions, as far as they were needed."""
     partition: int = 0
@@ -69,7 +73,7 @@ class Known:
         found = self.views.get(partition)
         if found is None:
             names = keys.publishing(self.name, tuple(self.groups), partition)
-            found = self.views[partition] = replace(self, partition=partition, keys=names, arriving={})
+            found = self.views[partition] = replace(self, partition=partition, keys=names, arriving={}, openings={})
         return found
 
     def group(self, name: GroupName) -> GroupSpec:
@@ -100,6 +104,8 @@ def known(version: bytes, spec: Laid, groups: Sequence[GroupSpec], *, bodies: bo
         keeps_body=spec.journal_body is JournalBody.ON or (bodies and spec.journal_body is JournalBody.AUTO),
         ttl_ms=milliseconds(spec.ttl) if spec.ttl is not None else 0,
         arriving={},
+        openings={},
+        alone=len(groups) == 1 and spec.partitions == 1 and not spec.min_replicas,
         views={},
     )
 

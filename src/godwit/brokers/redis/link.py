@@ -20,6 +20,7 @@ OLDEST: Final = (6, 2)
 """The oldest server whose commands the scripts know (ZMSCORE, exclusive ranges)."""
 WAITS_FOR_DISKS: Final = (7, 2)
 """The first version with WAITAOF."""
+_BUFFER_BYTES: Final = 1 << 16
 Argument = str | bytes | int
 packed_command: Final[Callable[[tuple[Argument, ...]], bytes]] = hiredis.pack_command  # type: ignore[assignment]
 
@@ -36,7 +37,7 @@ class Server(NamedTuple):
     waits_for_disks: bool = False
 
 
-class Link(asyncio.Protocol):
+class Link(asyncio.BufferedProtocol):
     """A connection that is used by one call at a time."""
 
     opened: ClassVar[int] = 0
@@ -50,6 +51,8 @@ class Link(asyncio.Protocol):
         """When the call it is busy with began, by the loop's clock."""
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader()
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
         self._waiting: deque[tuple[asyncio.Future[Any], int, list[Any]]] = deque()
         self._transport: asyncio.Transport | None = None
         self._lost: Exception | None = None
@@ -65,9 +68,13 @@ class Link(asyncio.Protocol):
         Link.opened += 1
         self._transport = transport  # type: ignore[assignment]
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Say where to put what is read: always the same place, which costs less than a new one each time."""
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Give replies to those who wait for them."""
-        self._reader.feed(data)
+        self._reader.feed(self._buffer, 0, nbytes)  # type: ignore[arg-type]  # any buffer will do
         try:
             while (reply := self._reader.gets()) is not False:
                 self._take(reply)
@@ -120,6 +127,17 @@ class Link(asyncio.Protocol):
             self._transport.write(packed_command(tuple(commands[0])))
         else:
             self._transport.write(b"".join([packed_command(tuple(command)) for command in commands]))
+        return future
+
+    def send_packed(self, command: bytes) -> asyncio.Future[list[Any]]:
+        """Send a command that is written out already."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        if self._lost is not None or self._transport is None:
+            future.set_exception(self._lost or LinkLost("it is not connected"))
+            return future
+        self.since = self._loop.time()
+        self._waiting.append((future, 1, []))
+        self._transport.write(command)
         return future
 
     async def open(self, timeout_seconds: float) -> None:

@@ -13,15 +13,21 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from godwit.brokers.arguments import lease_ms
 from godwit.brokers.contract import Place
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import keys
+from godwit.brokers.redis.fetching import Fetcher, Parked
 from godwit.brokers.redis.hearing import Ear, Markers
+from godwit.brokers.redis.link import Server
 from godwit.brokers.redis.replies import Refused
 from godwit.brokers.redis.server import Servers
+from godwit.brokers.redis.taking import Order
 from godwit.core.errors import GodwitError
 from godwit.core.names import QueueName
 
+CALL_BACK_SECONDS: Final = 1.0
+"""How long closing waits for pulls that wait on the server."""
 LOOK_SECONDS: Final = 1.0
 """How often a place where somebody waits is looked at in any case."""
 
@@ -31,9 +37,25 @@ class RedisListener(LoopListener):
 
     _listeners: Listeners
 
+    def __init__(self, listeners: Listeners, places: Sequence[Place]) -> None:
+        super().__init__(listeners, places)
+        self.expected: Order | None = None
+        """What will be pulled, when it listens at one place only."""
+
+    def clear(self) -> None:
+        """Forget earlier wake-ups; call it before pulling."""
+        self._woken, self.expected = False, None
+
+    def expect(self, *, worker: str, limit: int, lease: timedelta, max_bytes: int | None = None) -> None:
+        """Let a pull wait on the server."""
+        if len(self.places) == 1 and limit > 0:
+            self.expected = Order(*self.places[0], worker, lease_ms(lease), max_bytes or 0)
+
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Return True when something may have become ready since `clear`, False once `timeout` has passed."""
         seconds = timeout.total_seconds()
+        if self.expected is not None and self._listeners.has(self.expected):
+            self._woken = True  # a pull brought it while nobody waited
         if self._woken or seconds <= 0:
             await asyncio.sleep(0)
             return self._woken
@@ -44,6 +66,7 @@ class RedisListener(LoopListener):
             self._listeners.look(self.places)
             await self._waiter
         except asyncio.CancelledError:
+            self._listeners.unpark(self)
             if self._woken:
                 self._listeners.pass_on(self.places)
             raise
@@ -52,6 +75,13 @@ class RedisListener(LoopListener):
             self._waiter = None
         return self._woken
 
+    def close(self) -> None:
+        """Listen no more; what was fetched ahead is for others."""
+        super().close()
+        self._listeners.unpark(self)
+        if self.expected is not None:
+            self._listeners.give_up(self.expected)
+
 
 class Spot:
     """Those who listen at one place, and the timer for what is due there."""
@@ -59,7 +89,7 @@ class Spot:
     __slots__ = ("due", "listeners", "timer")
 
     def __init__(self) -> None:
-        self.listeners: dict[LoopListener, None] = {}
+        self.listeners: dict[RedisListener, None] = {}
         self.due: float | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -70,14 +100,17 @@ class Spot:
 
     def wake_one(self) -> bool:
         """Wake who has waited longest; say whether there was anybody."""
-        for listener in list(self.listeners):
+        for listener in self.listeners:
             if listener.waits:
-                # To the end of the line: the next message is for somebody else.
-                del self.listeners[listener]
-                self.listeners[listener] = None
-                listener.wake()
+                self.wake(listener)
                 return True
         return False
+
+    def wake(self, listener: RedisListener) -> None:
+        """Wake somebody, and put him at the end of the line: the next message is for somebody else."""
+        del self.listeners[listener]
+        self.listeners[listener] = None
+        listener.wake()
 
     def disarm(self) -> None:
         """Stop the timer."""
@@ -89,8 +122,9 @@ class Spot:
 class Listeners:
     """Who listens where, in one broker."""
 
-    def __init__(self, servers: Servers, partitions: Callable[[QueueName], int]) -> None:
-        self._servers, self._partitions = servers, partitions
+    def __init__(self, servers: Servers, partitions: Callable[[QueueName], int], fetcher: Fetcher) -> None:
+        self._servers, self._partitions, self._fetcher = servers, partitions, fetcher
+        self.has, self.give_up = fetcher.has, fetcher.give_up
         self._loop = asyncio.get_running_loop()
         self._spots: dict[Place, Spot] = {}
         self._ears: dict[str, Ear] = {}
@@ -110,7 +144,7 @@ class Listeners:
         for place in listener.places:
             spot = self._spots.get(place)
             if spot is not None:
-                spot.listeners.pop(listener, None)
+                spot.listeners.pop(listener, None)  # type: ignore[call-overload]  # we made it
                 if not spot.listeners:
                     spot.disarm()
                     del self._spots[place]
@@ -140,8 +174,48 @@ class Listeners:
                 heard=self._heard,
                 missed=self._wake_all,
                 send=self._send,
+                park=self._park,
+                answered=self._answered,
+                lost=self._fetcher.lost,
             )
         return ear
+
+    # Pulls that wait on the server
+
+    @property
+    def parked(self) -> int:
+        """How many there are."""
+        return sum(ear.parked is not None for ear in self._ears.values())
+
+    def _park(self, markers: Markers, server: Server) -> Parked | None:
+        """Return the pull of whoever is woken next, when it is certain which place that is."""
+        place = next(iter(markers.values()))
+        if len(markers) != 1 or self._partitions(place[0]) != 1:
+            return None
+        for listener in self._spots[place].listeners:
+            if listener.waits:
+                return self._fetcher.park(listener, listener.expected, server) if listener.expected else None
+        return None
+
+    def _answered(self, parked: Parked, marked: Place | None, reply: Any) -> None:
+        """Take what a pull found; when it did not look, whoever waits is woken by the marker."""
+        place = (parked.order.queue, parked.order.group)
+        pulled = self._fetcher.read(parked, reply)
+        if pulled is not None:
+            spot = self._spots.get(place)
+            if spot is None or parked.listener not in spot.listeners:
+                self._fetcher.hand_back(pulled.deliveries)
+            else:
+                self._fetcher.keep(parked.order, pulled.deliveries)
+                spot.wake(parked.listener)
+        elif marked is not None:
+            self._heard(marked, keys.wake(*marked))
+
+    def unpark(self, listener: RedisListener) -> None:
+        """Call back the pull of a listener who does not wait any more."""
+        for ear in self._ears.values():
+            if ear.parked is not None and ear.parked.listener is listener:
+                ear.unpark()
 
     def _wanted(self, channel: str) -> Markers:
         """Return the markers of a channel that somebody waits for."""
@@ -217,7 +291,16 @@ class Listeners:
         for spot in self._spots.values():
             spot.disarm()
         self._wake_all()
+        await self._call_back()
         tasks = [*(ear.task for ear in self._ears.values()), *self._errands]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _call_back(self) -> None:
+        """Let no pull wait on the server for a broker that is closed; what came nevertheless is handed back."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CALL_BACK_SECONDS):
+                for ear in self._ears.values():
+                    await ear.called_back()
+        self._fetcher.give_up_all()

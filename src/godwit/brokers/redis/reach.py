@@ -28,6 +28,7 @@ class Reach:
         self._servers = servers
         self.now = now
         self.run_script = servers.run
+        self.run_packed = servers.run_packed
         self.ask = servers.ask
         self.place_of = servers.topology.address_of
 

@@ -122,6 +122,39 @@ class Servers:
         replies = await self._patiently([command], what, again=again, signed=signed, then=then)
         return replies[0] if then is None else (replies[0], replies[1])
 
+    async def run_packed(self, what: Script, key: str, command: bytes, *, again: bool) -> Any:
+        """Run a script whose command is written out, when a connection is at hand; return its answer.
+
+        None says that it did not run, or, with `again`, that nobody knows: `run` is the way then.
+        """
+        address = None if self.closed else self.topology.address_of(key)
+        link = None if address is None else (pool := self._pool_at(address)).idle()
+        if link is None:
+            return None
+        reach(what.before)
+        try:
+            (reply,) = await link.send_packed(command)
+        except asyncio.CancelledError:
+            link.idle_again = pool.release
+            raise
+        except LinkLost as error:
+            pool.release(link)
+            if not again:
+                raise unavailable(self.shown, error) from error
+            return None
+        pool.release(link)
+        if not isinstance(reply, hiredis.ReplyError):
+            reach(what.after)
+            return reply
+        refusal = Refused(str(reply))
+        if refusal.word == "NOSCRIPT":
+            (loaded,) = await pool.call(("SCRIPT", "LOAD", what.source))
+            if not isinstance(loaded, hiredis.ReplyError):
+                return await self.run_packed(what, key, command, again=again)
+        if refusal.word in UNTOUCHED or refusal.word == "OOM":
+            return None
+        raise unavailable(self.shown, refusal) from refusal
+
     async def run_each(
         self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]], *, signed: bool = False
     ) -> list[Any]:
@@ -149,6 +182,16 @@ class Servers:
     async def ask(self, *commands: Command) -> list[Any]:
         """Send plain commands, each with its key after its name; return their replies."""
         return await self._patiently(commands, None, again=True)
+
+    def send_now(self, *commands: Command) -> bool:
+        """Send commands for one key in this very turn, when a connection is at hand; nobody gets the replies."""
+        address = None if self.closed else self.topology.address_of(str(commands[0][1]))
+        link = None if address is None else (pool := self._pool_at(address)).idle()
+        if link is None:
+            return False
+        link.send(*commands).cancel()
+        link.idle_again = pool.release
+        return True
 
     async def _patiently(
         self,

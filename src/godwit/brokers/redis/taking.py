@@ -13,8 +13,10 @@ from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Catalog
 from godwit.brokers.redis.encoding import Copy, read_copy
 from godwit.brokers.redis.held import Held, HeldLeases
+from godwit.brokers.redis.link import Argument, Server
 from godwit.brokers.redis.reach import Reach
 from godwit.brokers.redis.replies import LinkLost
+from godwit.brokers.redis.scripts import script
 from godwit.core.errors import BrokerUnavailable, GodwitError
 from godwit.core.names import AckId, GroupName, QueueName
 
@@ -24,6 +26,11 @@ GOOD_PART: Final = 100
 """How many messages of one partition make a call worth while, before others are asked."""
 _FACTS: Final = 7
 _TOKEN_BYTES: Final = 6
+PULL_ONE: Final = script("pull_one")
+_ONE_PLACES: Final = [
+    keys.GROUP_PARTS.index(name) for name in ("group", "leases", "batches", "wake", "l0", "l1", "l2", "l3")
+]
+"""The keys of a group that `pull_one.lua` takes."""
 Settle = Callable[[Sequence[Settlement]], Awaitable[object]]
 
 
@@ -110,11 +117,30 @@ class Taker:
                 return Pulled(deliveries, part.due_ms, part.inbox)
             taken_bytes = max(taken_bytes, 0) + sum(delivery.envelope.size for delivery in part.deliveries)
 
+    def waiting(self, order: Order, server: Server) -> tuple[str, Sequence[Argument]]:
+        """Return the token and the command of a pull that waits on the server for a marker of partition 0."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        queue, group, worker, length_ms, _ = order
+        block = keys.block(queue, group)
+        names = (*keys.step(queue), *(block[place] for place in _ONE_PLACES))
+        arguments = (self._reach.now(), queue, group, f"g:{group}", worker, length_ms, token, server.run_id)
+        return token, ("EVALSHA", PULL_ONE.sha, len(names), *names, *arguments)
+
+    def answered(self, order: Order, token: str, answer: Any) -> Pulled | None:
+        """Return what a pull that waited found, or None when it did not look."""
+        if not isinstance(answer, list) or answer[0] != b"ok":
+            return None
+        return Pulled(self._deliveries(order, 0, token, answer), answer[2], answer[5])
+
+    async def give_back(self, order: Order, token: str) -> None:
+        """Hand back what a pull that waited may have leased before its connection broke."""
+        await self._give_back(order, 0, token)
+
     async def _part(self, order: Order, partition: int, limit: int, taken: int) -> Pulled:
-        queue, group, worker, lease_ms, max_bytes = order
+        queue, group = order.queue, order.group
         names = (*keys.step(queue, partition), *keys.block(queue, group, partition), keys.inbox(queue, partition))
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        arguments = (group, worker, limit, lease_ms, max_bytes, token, taken)
+        arguments = (group, order.worker, limit, order.lease_ms, order.max_bytes, token, taken)
         try:
             answer = await self._reach.run("pull", queue, names, arguments, again=False, signed=True)
         except BrokerUnavailable as error:
