@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -172,6 +173,9 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
             ticking = asyncio.create_task(manager.scheduler.run(), name="godwit scheduler")
             stack.callback(ticking.cancel)
             stack.callback(asyncio.create_task(manager.books.run(), name="godwit books").cancel)
+        # What is there now stays: looking through all of it again and again would stop handlers for 10 ms each time.
+        gc.collect()
+        gc.freeze()
         if not signals.count:
             await worker.run()
         leave_soon()

@@ -81,11 +81,14 @@ async def test_memory_keys_and_entries_return_to_where_they_were() -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_a_ready_message_costs_at_most_450_bytes_and_its_life_1100_of_the_append_only_file() -> None:
+@pytest.mark.parametrize("ttl", [None, timedelta(days=7)], ids=["", "with a ttl"])
+async def test_a_ready_message_costs_at_most_450_bytes_and_its_life_1100_of_the_append_only_file(
+    ttl: timedelta | None,
+) -> None:
     server = fresh()
     with server.client() as client:
         async with remote(server.url) as harness:
-            await harness.declare()
+            await harness.declare(ttl=ttl)
             await publish(harness, 1_000)
             assert await drain(harness) == 1_000
             memory, journal, written = used(client), journal_bytes(client), aof(client)
@@ -95,6 +98,7 @@ async def test_a_ready_message_costs_at_most_450_bytes_and_its_life_1100_of_the_
             ready = (used(client) - memory) / (4 * ROUND) - kept
             assert await drain(harness) == 4 * ROUND
             life = (aof(client) - written) / (4 * ROUND)
+    print(f"{ready:.0f} bytes ready, {kept:.0f} of journal, {life:.0f} of the append-only file")
     assert ready <= 450, f"{ready:.0f} bytes a ready message, its entry in the journal not counted"
     assert kept <= 100, f"{kept:.0f} bytes of journal a message"
     assert life <= 1_100, f"{life:.0f} bytes of the file a message"
