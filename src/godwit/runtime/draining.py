@@ -24,6 +24,7 @@ class Drains:
         self._queues: frozenset[QueueName] = frozenset()
         self._until = float("-inf")
         self._asking = asyncio.Lock()
+        self._renewing: asyncio.Task[None] | None = None
 
     @property
     def is_known(self) -> bool:
@@ -34,9 +35,30 @@ class Drains:
         """Ask the broker, unless another caller just did; when it does not answer, the publish will say so."""
         async with self._asking:
             if not self.is_known:
-                with suppress(BrokerError):
-                    self._queues = await draining_queues(self._shared)
-                self._until = self._now() + KNOWN_FOR
+                await self._ask()
+
+    async def _ask(self) -> None:
+        asked = self._now()
+        with suppress(BrokerError):
+            self._queues = await draining_queues(self._shared)
+        self._until = asked + KNOWN_FOR
+
+    def renew(self) -> None:
+        """Ask beside the publishing when the answer is getting old: whoever publishes steadily never waits for it."""
+        if self._renewing is None and self._now() > self._until - KNOWN_FOR / 2:
+            self._renewing = asyncio.get_running_loop().create_task(self._ask(), name="godwit drains")
+            self._renewing.add_done_callback(self._renewed)
+
+    def _renewed(self, task: asyncio.Task[None]) -> None:
+        self._renewing = None
+        if not task.cancelled():
+            task.exception()  # seen: the next publish asks by itself
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait({self._renewing})
 
     def check(self, queues: Iterable[QueueName]) -> None:
         """Raise `QueueDraining` when one of these queues is being drained."""

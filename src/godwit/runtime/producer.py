@@ -121,6 +121,7 @@ class QueueProducer:
             queue = envelope.queue
             if not self._drains.is_known:
                 await self._drains.refresh()
+            self._drains.renew()
             self._drains.check((envelope.queue,))
             if min_replicas is None:
                 receipt = await self._batcher.publish(envelope)
@@ -191,6 +192,7 @@ class QueueProducer:
             self._idle.clear()
             await self._idle.wait()
         await self._batcher.flush()
+        await self._drains.close()
         with suppress(BrokerError):  # the entry ends by itself
             await self._entry.remove()
 
