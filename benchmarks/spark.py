@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import multiprocessing
+import os
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from benchmarks.results import Report, Result, interleaved, report
+from benchmarks.results import FOLDER, Report, Result, interleaved, report
 from godwit.brokers.urls import connect
 from godwit.core.envelope import seal_all
 from godwit.core.journal import decode_chunk
@@ -42,10 +45,12 @@ ZONES: Final = (
     "UTC", "Europe/London", "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "America/Los_Angeles",
     "Asia/Tokyo", "Asia/Kolkata", "Africa/Nairobi", "Australia/Sydney", "Pacific/Auckland", "Asia/Dubai",
 )  # fmt: skip
-ROWS: Final = 500_000
-REDIS_ROWS: Final = 300_000
-SINK_ROWS: Final = 200_000
+ROWS: Final = 400_000
+HOURS: Final = 1 / 6
+REDIS_ROWS: Final = 200_000
+SINK_ROWS: Final = 150_000
 USERS: Final = 2_000_000
+STORED_USERS: Final = 800_000
 REPEATS: Final = 3
 MASTER: Final = "local[2]"
 WARM_UP: Final = 3
@@ -55,31 +60,58 @@ LOOPS: Final = 4
 
 
 def run() -> Report:
-    """Measure everything."""
-    with (
-        tempfile.TemporaryDirectory(prefix="godwit-bench-") as folder,
-        redis_server() as redis,
-        fresh_database() as store,
-    ):
-        place = Path(folder)
-        hundred, single = _written(place / "hundred.db", 100), _written(place / "single.db", 1)
-        asyncio.run(_filled(redis.url))
+    """Measure everything, or the parts that GODWIT_SPARK_PARTS names; the others stay as they were measured last."""
+    wanted = os.environ.get("GODWIT_SPARK_PARTS", "").split(",") if "GODWIT_SPARK_PARTS" in os.environ else list(PARTS)
+    with tempfile.TemporaryDirectory(prefix="godwit-bench-") as folder, ExitStack() as stack:
         began = time.perf_counter()
-        with spark_session("benchmark", master=MASTER, lasting=True) as spark:
-            results = [_start(time.perf_counter() - began)]
-            hundreds = _sources(spark, "SQLite, chunks of 100", hundred)
-            results += hundreds
-            results += _singles(spark, single, hundreds[1])
-            results += _sources(spark, "Redis, chunks of 100", redis.url)
-            results.append(_analytics(spark, hundred, store, place))
-            results.append(_sink(spark, redis.url))
-            results += _plans(spark, store, place)
+        spark = stack.enter_context(spark_session("benchmark", master=MASTER, lasting=True))
+        results = [_start(time.perf_counter() - began)]
+        place = Place(spark, Path(folder), stack)
+        for part in wanted:
+            for found in PARTS[part](place):
+                print(f"{found.name}: {found.median:,.3g} {found.unit} {found.verdict}", flush=True)
+                results.append(found)
     settings = {
-        "rows": f"{ROWS:,} in SQLite, {REDIS_ROWS:,} in Redis, {SINK_ROWS:,} through the sink, {USERS:,} users",
+        "rows": f"{ROWS:,} of ten minutes in SQLite, {REDIS_ROWS:,} in Redis, {SINK_ROWS:,} through the sink",
+        "users": f"{USERS:,} to Parquet, {STORED_USERS:,} to PostgreSQL, half of them within the week that is planned",
         "spark": f"{MASTER}, all columns, rowsPerPartition 50,000",
         "bare loop": "two processes that are running, journal.read and decode_chunk, rows thrown away",
     }
-    return report("spark", settings, results)
+    return report("spark", settings, _with_the_others(results))
+
+
+def _with_the_others(results: list[Result]) -> list[Result]:
+    """Put the results of parts that were not measured now beside those that were."""
+    before = FOLDER / "spark.json"
+    kept = msgspec.json.decode(before.read_bytes(), type=Report).results if before.exists() else []
+    measured = {one.name: one for one in results}
+    names = dict.fromkeys([*(one.name for one in kept), *measured])
+    old = {one.name: one for one in kept}
+    return [measured.get(name) or old[name] for name in names]
+
+
+class Place:
+    """A session, a folder, and the servers a part asks for."""
+
+    def __init__(self, spark: SparkSession, folder: Path, stack: ExitStack) -> None:
+        self.spark, self.folder, self._stack = spark, folder, stack
+
+    @cached_property
+    def hundred(self) -> str:
+        """A journal in chunks of 100."""
+        return _written(self.folder / "hundred.db", 100)
+
+    @cached_property
+    def redis(self) -> str:
+        """A Redis server with a journal in chunks of 100."""
+        url = self._stack.enter_context(redis_server()).url
+        asyncio.run(_filled(url))
+        return url
+
+    @cached_property
+    def store(self) -> str:
+        """A PostgreSQL database."""
+        return self._stack.enter_context(fresh_database())
 
 
 def _start(seconds: float) -> Result:
@@ -89,7 +121,7 @@ def _start(seconds: float) -> Result:
 def _written(path: Path, chunk_rows: int) -> str:
     journal = WrittenJournal(path)
     journal.declare("orders")
-    journal.append(list(random_history(["orders"], ROWS, seed=1, chunk_rows=chunk_rows)))
+    journal.append(list(random_history(["orders"], ROWS, seed=1, chunk_rows=chunk_rows, hours=HOURS)))
     return journal.url
 
 
@@ -145,54 +177,63 @@ def _sources(spark: SparkSession, name: str, url: str) -> list[Result]:
     ]
 
 
-def _singles(spark: SparkSession, url: str, hundreds: Result) -> list[Result]:
-    """Measure chunks of one row each, beside chunks of 100."""
-    name = "SQLite, chunks of 1"
-    loop, source, _ = _sources(spark, name, url)
+def _from_sqlite(place: Place) -> list[Result]:
+    """Measure chunks of 100, and chunks of one row each beside them."""
+    hundreds = _sources(place.spark, "SQLite, chunks of 100", place.hundred)
+    loop, source, _ = _sources(place.spark, "SQLite, chunks of 1", _written(place.folder / "single.db", 1))
     ratio = Result(
-        name="source, chunks of 1 against chunks of 100", unit="ratio", repeats=[source.median / hundreds.median],
+        name="source, chunks of 1 against chunks of 100", unit="ratio", repeats=[source.median / hundreds[1].median],
         goal=0.4, floor=0.4,
     )  # fmt: skip
-    return [loop, source, ratio]
+    return [*hundreds, loop, source, ratio]
 
 
-def _analytics(spark: SparkSession, url: str, store: str, folder: Path) -> Result:
+def _from_redis(place: Place) -> list[Result]:
+    return _sources(place.spark, "Redis, chunks of 100", place.redis)
+
+
+def _analytics(place: Place) -> list[Result]:
+    spark, url, folder = place.spark, place.hundred, place.folder
     rates = []
     for number in range(REPEATS + 1):
         # Another store each time: the rows count once in each.
-        place = store if number == 0 else f"sqlite:///{folder}/store{number}.db"
+        store = f"sqlite:///{folder}/store{number}.db"
         settings = RunSettings(
-            broker_url=url, store_url=place, lake=str(folder / "lake"), parts=("analytics",), once=True
+            broker_url=url, store_url=store, lake=str(folder / "lake"), parts=("analytics",), once=True
         )
-        with Connections(url, place) as connections:
+        with Connections(url, store) as connections:
             began = time.perf_counter()
             follow(spark, connections, settings, lambda _outcome: None)
             rates.append(ROWS / (time.perf_counter() - began))
-    return Result(
-        name="analytics end to end, SQLite to SQLite", unit="rows/s", repeats=rates[1:], goal=300_000, floor=200_000
-    )
+    return [
+        Result(
+            name="analytics end to end, SQLite to SQLite", unit="rows/s", repeats=rates[1:], goal=300_000, floor=200_000
+        )
+    ]
 
 
-def _sink(spark: SparkSession, url: str) -> Result:
+def _sink(place: Place) -> list[Result]:
     from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
     def send(name: str, rows: int) -> float:
-        table = spark.range(0, rows, 1, 4).select(
+        table = place.spark.range(0, rows, 1, 4).select(
             F.col("id").cast("string").alias("key"), F.to_json(F.struct(F.col("id").alias("n"))).alias("payload")
         )
         began = time.perf_counter()
-        table.write.format("godwit").mode("append").options(url=url, queue="orders", runId=name).save()
+        table.write.format("godwit").mode("append").options(url=place.redis, queue="orders", runId=name).save()
         return rows / (time.perf_counter() - began)
 
     send("warm-up", 2_000)
     rates = [send(f"run-{number}", SINK_ROWS) for number in range(REPEATS)]
-    return Result(name="sink into Redis", unit="rows/s", repeats=rates, goal=80_000, floor=80_000)
+    return [Result(name="sink into Redis", unit="rows/s", repeats=rates, goal=80_000, floor=80_000)]
 
 
-def _plans(spark: SparkSession, store: str, folder: Path) -> list[Result]:
+def _plans(place: Place) -> list[Result]:
     """Plan birthdays of a week: users to Parquet, and their messages into PostgreSQL."""
-    users = str(folder / "users.parquet")
-    _users(spark).write.parquet(users)
+    spark, store, folder = place.spark, place.store, place.folder
+    users, fewer = str(folder / "users.parquet"), str(folder / "fewer.parquet")
+    _users(spark, USERS).write.parquet(users)
+    _users(spark, STORED_USERS).write.parquet(fewer)
     campaign = Campaign(name="birthdays", queue="birthdays", type="birthday", date_column="born", local_time=dt.time(9))
     horizon = Horizon.from_days(dt.date(2026, 5, 1))
 
@@ -205,7 +246,7 @@ def _plans(spark: SparkSession, store: str, folder: Path) -> list[Result]:
 
     def to_store(number: int) -> float:
         each = msgspec.structs.replace(campaign, name=f"birthdays-{number}")
-        settings = PlanSettings(campaign=each, horizon=horizon, users=users, store_url=store)
+        settings = PlanSettings(campaign=each, horizon=horizon, users=fewer, store_url=store)
         began = time.perf_counter()
         found = plan(spark, settings)
         return found.planned / (time.perf_counter() - began)
@@ -218,15 +259,20 @@ def _plans(spark: SparkSession, store: str, folder: Path) -> list[Result]:
     ]
 
 
-def _users(spark: SparkSession) -> DataFrame:
+def _users(spark: SparkSession, count: int) -> DataFrame:
     """Return users of a dozen zones; half of them have their birthday within the week that is planned."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
     zones = F.array(*(F.lit(zone) for zone in ZONES))
     number = F.col("id")
     soon = F.concat(F.lit("1990-05-0"), (1 + number % 7).cast("string"))
-    return spark.range(0, USERS, 1, 4).select(
+    return spark.range(0, count, 1, 4).select(
         number.cast("string").alias("user_id"),
         F.element_at(zones, (1 + number % len(ZONES)).cast("int")).alias("timezone"),
         F.when(number % 2 == 0, soon).otherwise(F.lit("1990-11-05")).alias("born"),
     )
+
+
+PARTS: Final = {
+    "sqlite": _from_sqlite, "redis": _from_redis, "analytics": _analytics, "sink": _sink, "plan": _plans,
+}  # fmt: skip

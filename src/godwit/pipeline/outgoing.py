@@ -74,6 +74,8 @@ class Outgoing:
     def __init__(self, scope: str, queue: str | None, known: Collection[str], *, now: datetime | None = None) -> None:
         self._scope, self._queue, self._known = f"{scope}|", queue, known
         self._now = now or utc_now()
+        self._fields: tuple[str, ...] = ()
+        self._scheduling: tuple[str, ...] = ()
         self._envelopes: list[Envelope] = []
         self.samples: list[str] = []
         self.bad = self.rows = 0
@@ -81,6 +83,9 @@ class Outgoing:
     def add(self, batch: pa.RecordBatch) -> None:
         """Check the rows of a batch and keep them."""
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        # Most tables have few of the columns there are: the others are not looked for in every row.
+        self._fields = tuple(name for name in columns if name in _FIELDS)
+        self._scheduling = tuple(name for name in columns if name in _SCHEDULING)
         for values in _rows_of(columns, batch.num_rows):
             self.rows += 1
             try:
@@ -110,14 +115,14 @@ class Outgoing:
 
     def _message(self, base: Message | None, queue: str, values: Mapping[str, Any]) -> Message:
         said: dict[str, Any] = {"id": self._id(values), "queue": queue}
-        for name, value in values.items():
-            if name == "payload":
-                said[name] = _payload(value)
-            elif value is not None and name in _FIELDS:
+        if "payload" in values:
+            said["payload"] = _payload(values["payload"])
+        for name in self._fields:
+            if (value := values[name]) is not None:
                 said[name] = dict(value) if name == "attributes" else value
         if values.get("group") is not None or base is not None:
             said["routing"] = Routing(consumer_group=values.get("group"))
-        scheduling = {name: values[name] for name in _SCHEDULING if values.get(name) is not None}
+        scheduling = {name: values[name] for name in self._scheduling if values[name] is not None}
         if scheduling or base is not None:
             said["scheduling"] = Scheduling(**scheduling) if scheduling else None
         return Message(created_at=self._now, **said) if base is None else msgspec.structs.replace(base, **said)

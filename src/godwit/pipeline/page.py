@@ -11,6 +11,8 @@ from godwit.pipeline.advice import Verdict
 from godwit.pipeline.plots import Line, bar, lines
 from godwit.pipeline.reporting import Report
 
+_SECONDS_FROM_MS: Final = 2_000
+"""From here on an axis counts seconds."""
 STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #5d6b7a; --line: #d9dfe6; --paper: #ffffff; --card: #f6f8fa;
   --blue: #2563c9; --green: #1a8754; --red: #c9362b; --amber: #b7791f; }
@@ -40,6 +42,7 @@ i.blue, .bar .blue { background: var(--blue); } i.green, .bar .green { backgroun
 i.red, .bar .red { background: var(--red); } i.amber, .bar .amber { background: var(--amber); }
 .bar { display: inline-block; width: 8rem; height: .6rem; background: var(--line); border-radius: 3px; }
 .bar span { display: block; height: 100%; border-radius: 3px; }
+td.change, td.keep, td.unknown { white-space: nowrap; }
 .change { color: var(--amber); } .keep { color: var(--green); } .unknown { color: var(--soft); }
 """
 
@@ -101,13 +104,17 @@ def _times(report: Report) -> str:
         unit="",
     )
     depth = lines(moments, [Line("deepest", "amber", tuple(one.depth for one in report.timeline))], unit="")
+    waits, runs = ([one.wait_p95 for one in report.timeline], [one.run_p95 for one in report.timeline])
+    ms, unit = (
+        (1_000, " s") if max((one or 0 for one in (*waits, *runs)), default=0) >= _SECONDS_FROM_MS else (1, " ms")
+    )
     latency = lines(
         moments,
         [
-            Line("wait p95", "blue", tuple(one.wait_p95 for one in report.timeline)),
-            Line("run p95", "green", tuple(one.run_p95 for one in report.timeline)),
+            Line(name, colour, tuple(None if one is None else one / ms for one in values))
+            for name, colour, values in (("wait p95", "blue", waits), ("run p95", "green", runs))
         ],
-        unit=" ms",
+        unit=unit,
     )
     return (
         f"<h2>Messages per {step}</h2>{through}<h2>Depth of the fullest group</h2>{depth}"

@@ -107,8 +107,8 @@ def _y(value: float, top: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """Return the end of an axis that holds the value: 1, 2, 4 or 8 times a power of ten."""
+    """Return the end of an axis that holds the value and whose quarters are short numbers."""
     if value <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 4, 8, 10) if step * power >= value)
+    return next(step * power for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10) if step * power >= value)
