@@ -53,6 +53,10 @@ USERS: Final = 2_000_000
 STORED_USERS: Final = 800_000
 REPEATS: Final = 3
 MASTER: Final = "local[2]"
+WHY_SLOWER: Final = (
+    "The source stays below the bare loop because rows become Arrow columns in Python and are written twice by the"
+    " JVM; [decision 75](decisions/0075-what-a-row-costs-through-spark.md) has the costs of each step."
+)
 WARM_UP: Final = 3
 LOOP_SECONDS: Final = 120
 LOOPS: Final = 4
@@ -77,7 +81,7 @@ def run() -> Report:
         "spark": f"{MASTER}, all columns, rowsPerPartition 50,000",
         "bare loop": "two processes that are running, journal.read and decode_chunk, rows thrown away",
     }
-    return report("spark", settings, _with_the_others(results))
+    return report("spark", settings, _with_the_others(results), [WHY_SLOWER])
 
 
 def _with_the_others(results: list[Result]) -> list[Result]:

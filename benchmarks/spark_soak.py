@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from benchmarks.results import Report, Result, report
+from benchmarks.results import Report, Result, report, save
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.session import spark_session
@@ -39,10 +39,31 @@ KILLING: Final = {
 
 
 def kills() -> int:
-    """Kill drivers, tasks and stores as the tests do; return pytest's code."""
+    """Kill drivers, tasks and stores as the tests do and write down what that was; return pytest's code."""
     tests = ("tests/pipeline/test_exactly_once.py", "tests/pipeline/test_sink_storm.py")
     command = [sys.executable, "-m", "pytest", "-x", *tests]
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, **KILLING}, check=False, timeout=2 * SECONDS).returncode
+    ended = subprocess.run(command, cwd=ROOT, env={**os.environ, **KILLING}, check=False, timeout=2 * SECONDS)
+    if ended.returncode == 0:
+        save(killed(BASE, int(KILLING["GODWIT_SPARK_KILLS"])))
+    return ended.returncode
+
+
+def killed(rows: int, random_kills: int) -> Report:
+    """Return what a run of the kills that ended well has shown; the tests compare every row with an oracle."""
+    settings = {
+        "test": "tests/pipeline/test_exactly_once.py; SQLite journal, PostgreSQL store, lake, local[2]",
+        "named kills": "a driver at each of the five points of a batch, at one of them with its JVM and workers",
+        "besides": "checkpoint deleted, older checkpoint restored, store killed and restarted, a second driver",
+    }
+    results = [
+        Result(name="rows in the journal", unit="rows", repeats=[rows]),
+        Result(name="drivers killed at random with their JVM and workers", unit="kills", repeats=[random_kills]),
+        Result(
+            name="rows missing or doubled in minutes, days, histograms and lake", unit="rows", repeats=[0], goal=0,
+            floor=0, lower_is_better=True,
+        ),
+    ]  # fmt: skip
+    return report("spark_kills", settings, results)
 
 
 def growth(rows: int, console: Console) -> Report:
