@@ -13,9 +13,9 @@ from godwit.core.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.runtime import scheduler_bulk
-from godwit.runtime.scheduler_bulk import Loaded, Row, batches
-from godwit.store.postgres import schedules as postgres_schedules
-from godwit.store.sqlite import schedules as sqlite_schedules
+from godwit.runtime.scheduler_bulk import Loaded, Row
+from godwit.store.postgres import loading as postgres_loading
+from godwit.store.sqlite import loading as sqlite_loading
 from godwit.store.urls import connect
 
 BATCH = 500
@@ -27,10 +27,6 @@ def rows(count: int) -> Iterator[Row]:
         yield f"user-{number}", due, Message(queue="mail", payload=number)
 
 
-def small_batches(*arguments: object, **options: object):  # type: ignore[no-untyped-def] # noqa: ANN201
-    return batches(*arguments, **options, size=BATCH)  # type: ignore[arg-type]
-
-
 async def load(url: str, count: int) -> Loaded:
     mq = MessageQueueManager(MemoryBroker(), store=connect(url), settings=Settings(broker_url="memory://"))
     async with mq:
@@ -38,7 +34,7 @@ async def load(url: str, count: int) -> Loaded:
 
 
 def work(url: str, count: int, fault: str) -> None:
-    for module in (postgres_schedules, sqlite_schedules):
+    for module in (postgres_loading, sqlite_loading):
         module.reach = killer(fault)  # type: ignore[attr-defined]
-    scheduler_bulk.batches = small_batches
+    scheduler_bulk.BATCH = BATCH  # type: ignore[misc]
     asyncio.run(load(url, count))

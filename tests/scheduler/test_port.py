@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import count
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
@@ -25,14 +27,16 @@ _replace = msgspec.structs.replace
 async def load(
     schedules: Schedules,
     campaign: str,
-    batches: Sequence[Sequence[Firing]],
+    firings: Sequence[Firing],
+    *,
+    size: int = 50,
     report: Callable[[int, int], None] = lambda *_: None,
 ) -> int:
-    async def several() -> AsyncIterator[list[Loading]]:
-        for batch in batches:
-            yield [(str(one.id), str(one.key), one.queue, one.deliver_at, one.message) for one in batch]
+    return await schedules.load(campaign, map(loading, firings), size=size, report=report)
 
-    return await schedules.load(campaign, several(), report)
+
+def loading(one: Firing) -> Loading:
+    return str(one.id), str(one.key), one.queue, one.deliver_at, one.message
 
 
 async def claim(schedules: Schedules, owner: str = "a", *, until: datetime = NOON, limit: int = 100) -> list[Firing]:
@@ -270,23 +274,87 @@ async def test_a_change_voids_the_firings_to_come_and_wins_once(store: Store) ->
 async def test_a_campaign_is_loaded_once_however_often_it_is_loaded(store: Store) -> None:
     schedules = store.schedules
     reports: list[tuple[int, int]] = []
-    batches = [[firing(f"{batch}-{number}") for number in range(50)] for batch in range(3)]
-    assert await load(schedules, "spring", batches, lambda *report: reports.append(report)) == 150
+    firings = [firing(str(number)) for number in range(150)]
+    assert await load(schedules, "spring", firings, report=lambda *report: reports.append(report)) == 150
     assert reports == [(50, 50), (100, 100), (150, 150)]
     claimed = await claim(schedules, limit=60)
     await schedules.confirm([one.id for one in claimed], owner="a", now=NOON)
-    more = [*batches, [firing("new")]]
-    assert await load(schedules, "spring", more) == 1
+    assert await load(schedules, "spring", [*firings, firing("new")]) == 1
     state = await schedules.campaign("spring")
     assert state is not None
     assert (state.planned, state.cancelled, state.waiting) == (151, 0, 91)
 
 
+async def test_a_key_that_comes_twice_in_a_new_campaign_is_one_message(store: Store) -> None:
+    schedules = store.schedules
+    elsewhere = NOON.astimezone(ZoneInfo("Asia/Kathmandu"))
+    firings = [*map(firing, "abbü"), firing("ü", NOON + HOUR), firing("a"), firing("c", elsewhere)]
+    assert await load(schedules, "spring", firings, size=2) == 4
+    state = await schedules.campaign("spring")
+    assert state is not None
+    assert (state.planned, state.waiting) == (4, 4)
+    claimed = await claim(schedules)
+    assert {(one.key, one.deliver_at, one.message_id, one.message) for one in claimed} == {
+        (one.key, one.deliver_at, one.message_id, one.message) for one in map(firing, "abcü")
+    }
+
+
+async def test_a_campaign_that_two_load_at_once_is_loaded_once(harness: StoreHarness) -> None:
+    async with harness.open() as one, harness.open() as other:
+        firings = [firing(str(number)) for number in range(100)]
+        added = await asyncio.gather(
+            load(one.schedules, "spring", firings, size=20), load(other.schedules, "spring", firings[::-1], size=20)
+        )
+        assert sum(added) == 100
+        state = await one.schedules.campaign("spring")
+        assert state is not None
+        assert (state.planned, state.waiting) == (100, 100)
+
+
+async def test_a_campaign_that_is_cancelled_while_it_is_loaded_takes_no_more(store: Store) -> None:
+    schedules = store.schedules
+
+    loop = asyncio.get_running_loop()
+
+    def rows() -> Iterator[Loading]:
+        yield loading(firing("a", NOON + HOUR))
+        yield loading(firing("b", NOON + HOUR))
+        # Here the first of them is stored, the second perhaps not yet.
+        cancelling = schedules.cancel_campaign("spring", now=NOON, limit=10)
+        assert asyncio.run_coroutine_threadsafe(cancelling, loop).result().count >= 1
+        yield loading(firing("c", NOON + HOUR))
+
+    with pytest.raises(InvalidSchedule, match="'spring' was cancelled"):
+        await schedules.load("spring", rows(), size=1, report=lambda *_: None)
+    state = await schedules.campaign("spring")
+    assert state is not None
+    assert (state.planned, state.waiting) == (state.cancelled, 0)
+
+
+async def test_a_load_that_nobody_waits_for_ends(store: Store) -> None:
+    schedules = store.schedules
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def rows() -> Iterator[Loading]:
+        for number in count():
+            loop.call_soon_threadsafe(begun.set)
+            yield loading(firing(str(number)))
+
+    task = asyncio.create_task(schedules.load("spring", rows(), size=10, report=lambda *_: None))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    state = await schedules.campaign("spring")
+    assert state is None or state.planned == state.waiting
+
+
 async def test_a_campaign_is_cancelled_as_a_whole_and_takes_no_more(store: Store) -> None:
     schedules = store.schedules
     late = NOON + HOUR
-    await load(schedules, "spring", [[firing(str(number), late) for number in range(100)]])
-    await load(schedules, "autumn", [[firing("1", late, campaign="autumn")]])
+    await load(schedules, "spring", [firing(str(number), late) for number in range(100)])
+    await load(schedules, "autumn", [firing("1", late, campaign="autumn")])
     claimed = [one for one in await claim(schedules, until=late, limit=10) if one.campaign == "spring"]
     await schedules.confirm([one.id for one in claimed[:4]], owner="a", now=NOON)
     sent = 0
@@ -299,7 +367,7 @@ async def test_a_campaign_is_cancelled_as_a_whole_and_takes_no_more(store: Store
     assert (state.status, state.cancelled, state.waiting) == (ScheduleStatus.CANCELLED, 100, 0)
     assert await schedules.campaign("nothing") is None
     with pytest.raises(InvalidSchedule, match="'spring' was cancelled"):
-        await load(schedules, "spring", [[firing("more")]])
+        await load(schedules, "spring", [firing("more")])
     autumn = await schedules.campaign("autumn")
     assert autumn is not None
     assert autumn.waiting == 1

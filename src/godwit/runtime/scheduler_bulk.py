@@ -1,13 +1,11 @@
-"""Campaigns: many messages, each with its key and time, prepared in batches as a store takes them."""
+"""Campaigns: many messages, each with its key and time, prepared as a store takes them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -19,9 +17,10 @@ from godwit.core.schedule import campaign_ids
 from godwit.core.schedule_rules import LONGEST_KEY, check_due, check_expiry, check_name
 from godwit.store.schedules import Loading, Schedules
 
-T = TypeVar("T")
-
-BATCH: Final = 10_000
+BATCH: Final = 20_000
+"""Rows of one transaction: a load that is stopped loses no more than these."""
+CLOCK_EVERY: Final = 1_000
+"""Rows that are checked against the same time of day."""
 CANCELLED_AT_ONCE: Final = 20_000
 
 Row = tuple[str, datetime, Message]
@@ -74,42 +73,36 @@ async def loaded(
         if progress is not None:
             progress(count, added)
 
-    several = batches(campaign, rows, prepare=prepare, clock=clock, max_future=max_future)
-    added = await schedules.load(campaign, read_ahead(several), report)
+    wanted = prepared(campaign, rows, prepare=prepare, clock=clock, max_future=max_future)
+    added = await schedules.load(campaign, wanted, size=BATCH, report=report)
     return Loaded(read=read, added=added)
 
 
-def batches(
+def prepared(
     campaign: str,
     rows: Iterable[Row],
     *,
     prepare: Callable[[Message], Envelope],
     clock: Clock,
     max_future: timedelta,
-    size: int = BATCH,
-) -> Iterator[list[Loading]]:
-    """Return a campaign's firings in batches; a row that cannot be scheduled is named by its place."""
+) -> Iterator[Loading]:
+    """Return a campaign's firings as they are asked for; a row that cannot be scheduled is named by its place."""
     id_of = campaign_ids(check_name("campaign", campaign))
-    numbered = enumerate(rows)
-    while True:
-        now_ms = clock.now_ms()
-        first, last = from_ms(now_ms), from_ms(now_ms) + max_future
-        batch: list[Loading] = []
-        for number, (key, deliver_at, message) in islice(numbered, size):
-            try:
-                if not _is_fine(key, deliver_at, first, last):
-                    check_name("key", key, LONGEST_KEY)
-                    check_due(deliver_at, now_ms=now_ms, max_future=max_future)
-                if message.expires_at is not None:
-                    check_expiry(message.expires_at, deliver_at)
-                envelope = prepare(message)
-            except GodwitError as error:
-                error.add_note(f"It is row {number} of campaign {campaign!r}.")
-                raise
-            batch.append((id_of(key), key, envelope.queue, deliver_at, envelope.body))
-        if not batch:
-            return
-        yield batch
+    for number, (key, deliver_at, message) in enumerate(rows):
+        if number % CLOCK_EVERY == 0:
+            now_ms = clock.now_ms()
+            first, last = from_ms(now_ms), from_ms(now_ms) + max_future
+        try:
+            if not _is_fine(key, deliver_at, first, last):
+                check_name("key", key, LONGEST_KEY)
+                check_due(deliver_at, now_ms=now_ms, max_future=max_future)
+            if message.expires_at is not None:
+                check_expiry(message.expires_at, deliver_at)
+            envelope = prepare(message)
+        except GodwitError as error:
+            error.add_note(f"It is row {number} of campaign {campaign!r}.")
+            raise
+        yield id_of(key), key, envelope.queue, deliver_at, envelope.body
 
 
 def _is_fine(key: str, deliver_at: datetime, first: datetime, last: datetime) -> bool:
@@ -118,19 +111,6 @@ def _is_fine(key: str, deliver_at: datetime, first: datetime, last: datetime) ->
         return 0 < len(key) <= LONGEST_KEY and key.isprintable() and first <= deliver_at <= last
     except (TypeError, AttributeError):  # among others, a time without a zone cannot be compared
         return False
-
-
-async def read_ahead(several: Iterator[T]) -> AsyncIterator[T]:
-    """Return what an iterator gives, with the next one made in a thread while the last is being used."""
-    end = object()
-    coming = asyncio.create_task(asyncio.to_thread(next, several, end))
-    try:
-        while (found := await coming) is not end:
-            coming = asyncio.create_task(asyncio.to_thread(next, several, end))
-            yield found  # type: ignore[misc] # the end is left out
-    finally:
-        # A thread cannot be stopped; what it makes is not wanted any more.
-        await asyncio.gather(coming, return_exceptions=True)
 
 
 def rows_of(lines: Iterable[bytes], template: Message, *, source: str = "the file") -> Iterator[Row]:

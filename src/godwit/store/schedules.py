@@ -11,8 +11,9 @@ Promises, checked by `tests/store/conformance`:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from threading import Event
 from typing import Protocol
 from uuid import UUID
 
@@ -23,6 +24,18 @@ from godwit.core.schedule import Firing, Schedule, ScheduleStatus
 
 Loading = tuple[str, str, QueueName, datetime, bytes]
 """A firing of a campaign on its way into the store: id, key, queue, due time, message."""
+
+
+class LoadLeft(Exception):
+    """Nobody waits for a load any more; raised among its rows, where it may stop."""
+
+
+def until(left: Event, rows: Iterator[Loading]) -> Iterator[Loading]:
+    """Return rows until nobody waits for them."""
+    for row in rows:
+        if left.is_set():
+            raise LoadLeft
+        yield row
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,9 +181,12 @@ class Schedules(Protocol):
     # Campaigns
 
     async def load(
-        self, campaign: str, batches: AsyncIterable[Sequence[Loading]], report: Callable[[int, int], None]
+        self, campaign: str, rows: Iterator[Loading], *, size: int, report: Callable[[int, int], None]
     ) -> int:
-        """Store a campaign's firings batch by batch; return how many were new. `report` gets (read, added) so far."""
+        """Store a campaign's firings, `size` of them a transaction; return how many were new.
+
+        Rows are read in a thread, and only as they are stored. `report` gets (read, added) after each transaction.
+        """
         ...
 
     async def campaign(self, name: str) -> CampaignState | None:

@@ -102,6 +102,18 @@ class PostgresDatabase:
         async with self.connection(operation) as connection, connection.transaction():
             yield connection
 
+    @contextlib.asynccontextmanager
+    async def apart(self, operation: str) -> AsyncIterator[asyncpg.Connection]:
+        """Lend a connection outside the pool, for a thread with a loop of its own."""
+        other = PostgresDatabase(
+            self._url, shown=self.shown, pool_size=1, prepare=self._prepare, settings=self._settings, schema=self.schema
+        )
+        try:
+            async with other.connection(operation) as connection:
+                yield connection
+        finally:
+            await other.close()
+
     async def fetch(self, operation: str, name: str, *arguments: Any) -> list[Any]:
         """Run one statement of a file and return its rows."""
         async with self.connection(operation) as connection:

@@ -10,7 +10,8 @@ from godwit.core.faults import reach
 from godwit.store.pipelines import oldest_wanted
 from godwit.store.plans import Applied, Plan, Planned, check_plan
 from godwit.store.postgres.database import PostgresDatabase, sql
-from godwit.store.postgres.schedules import opened, void_where
+from godwit.store.postgres.loading import opened
+from godwit.store.postgres.schedules import void_where
 
 CANCEL_AT_ONCE: Final = 10_000
 _COLUMNS: Final = ("run_id", "id", "key", "deliver_at", "envelope")

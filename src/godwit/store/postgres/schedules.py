@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
-from godwit.core.errors import InvalidSchedule
 from godwit.core.faults import reach
 from godwit.core.schedule import Firing, FiringStatus, Schedule, ScheduleStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
+from godwit.store.postgres.loading import load
 from godwit.store.postgres.schedule_rows import firing_of, schedule_of, sent_of, values_of
 from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Loading, Sent, Voided
 
 HISTORY: Final = "schedule_firings_history"
-_LOADING: Final = """
-CREATE TEMPORARY TABLE IF NOT EXISTS loading (
-    id UUID, key TEXT, queue_name TEXT, deliver_at TIMESTAMPTZ, envelope BYTEA
-) ON COMMIT DELETE ROWS
-"""
-_COLUMNS: Final = ("id", "key", "queue_name", "deliver_at", "envelope")
 
 
 class PostgresSchedules:
@@ -149,17 +143,9 @@ class PostgresSchedules:
     # Campaigns
 
     async def load(
-        self, campaign: str, batches: AsyncIterable[Sequence[Loading]], report: Callable[[int, int], None]
+        self, campaign: str, rows: Iterator[Loading], *, size: int, report: Callable[[int, int], None]
     ) -> int:
-        read = added = 0
-        async with self._database.connection("loading a campaign") as connection:
-            fresh = await opened(connection, campaign)
-            await connection.execute(_LOADING)
-            async for batch in batches:
-                added += await _load(connection, campaign, batch, fresh=fresh)
-                read += len(batch)
-                report(read, added)
-        return added
+        return await load(self._database, campaign, rows, size=size, report=report)
 
     async def campaign(self, name: str) -> CampaignState | None:
         row = await self._database.fetchrow("reading a campaign", "schedules/campaign", name)
@@ -211,14 +197,6 @@ class PostgresSchedules:
             self._days.add(day)
 
 
-async def opened(connection: asyncpg.Connection, campaign: str) -> bool:
-    """Say whether a campaign is new; refuse one that was cancelled."""
-    row = await connection.fetchrow(sql("schedules/open_campaign"), campaign)
-    if row["status"] == ScheduleStatus.CANCELLED:
-        raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
-    return bool(row["fresh"])
-
-
 async def void_where(
     connection: asyncpg.Connection, waiting: str, published: str, values: Sequence[Any], now: datetime
 ) -> int:
@@ -258,15 +236,3 @@ async def _put(connection: asyncpg.Connection, firings: Sequence[Firing]) -> int
         [one.message for one in firings],
     )
     return len(rows)
-
-
-async def _load(connection: asyncpg.Connection, campaign: str, batch: Sequence[Loading], *, fresh: bool) -> int:
-    """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
-    async with connection.transaction():
-        await connection.copy_records_to_table("loading", records=batch, columns=_COLUMNS, schema_name="pg_temp")
-        name = "schedules/load" if fresh else "schedules/load_again"
-        added = int(await connection.fetchval(sql(name), campaign))
-        if added:
-            await connection.execute(sql("schedules/count_campaign"), campaign, added, 0)
-        reach("scheduler.loading")
-    return added

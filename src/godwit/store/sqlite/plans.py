@@ -12,7 +12,8 @@ from godwit.core.faults import reach
 from godwit.store.pipelines import oldest_wanted
 from godwit.store.plans import Applied, Plan, Planned, check_plan
 from godwit.store.sqlite.file import SqliteFile, sql
-from godwit.store.sqlite.schedules import opened, void_where
+from godwit.store.sqlite.loading import opened
+from godwit.store.sqlite.schedules import void_where
 
 AT_ONCE: Final = 20_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,11 +11,11 @@ from uuid import UUID
 import msgspec
 
 from godwit.core.clock import from_ms, to_ms
-from godwit.core.errors import InvalidSchedule
 from godwit.core.faults import reach
 from godwit.core.schedule import Firing, FiringStatus, Schedule, ScheduleStatus
 from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Loading, Sent, Voided
 from godwit.store.sqlite.file import SqliteFile, sql
+from godwit.store.sqlite.loading import load
 from godwit.store.sqlite.schedule_rows import firing_of, firing_values, schedule_of, sent_of, values_of
 
 
@@ -136,19 +136,9 @@ class SqliteSchedules:
     # Campaigns
 
     async def load(
-        self, campaign: str, batches: AsyncIterable[Sequence[Loading]], report: Callable[[int, int], None]
+        self, campaign: str, rows: Iterator[Loading], *, size: int, report: Callable[[int, int], None]
     ) -> int:
-        fresh = await self._file.write("loading a campaign", lambda connection: opened(connection, campaign))
-        read = added = 0
-        async for batch in batches:
-
-            def step(connection: sqlite3.Connection, batch: Sequence[Loading] = batch) -> int:
-                return _load(connection, campaign, batch, fresh=fresh)
-
-            added += await self._file.write("loading a campaign", step)
-            read += len(batch)
-            report(read, added)
-        return added
+        return await load(self._file, campaign, rows, size=size, report=report)
 
     async def campaign(self, name: str) -> CampaignState | None:
         rows = await self._read("reading a campaign", "campaign", name)
@@ -243,25 +233,6 @@ def _put(connection: sqlite3.Connection, firings: Sequence[Firing]) -> int:
     if not firings:
         return 0
     return connection.executemany(sql("schedules/put"), [firing_values(one) for one in firings]).rowcount
-
-
-def _load(connection: sqlite3.Connection, campaign: str, batch: Sequence[Loading], *, fresh: bool) -> int:
-    """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
-    rows = [
-        (known, campaign, key, queue, to_ms(deliver_at), message) for known, key, queue, deliver_at, message in batch
-    ]
-    added = connection.executemany(sql(f"schedules/{'load' if fresh else 'load_again'}"), rows).rowcount
-    _run(connection, "count_campaign", campaign, added, 0)
-    reach("scheduler.loading")
-    return added
-
-
-def opened(connection: sqlite3.Connection, campaign: str) -> bool:
-    """Say whether a campaign is new; refuse one that was cancelled."""
-    fresh = connection.execute(sql("schedules/open_campaign"), (campaign,)).rowcount == 1
-    if _run(connection, "campaign_status", campaign)[0]["status"] == ScheduleStatus.CANCELLED:
-        raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
-    return fresh
 
 
 def _advanced(schedule: Schedule) -> tuple[Any, ...]:

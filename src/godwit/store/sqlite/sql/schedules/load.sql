@@ -1,5 +1,8 @@
--- Takes the id, campaign, key, queue, due time and message of a firing. Stores it when it is new.
--- For a campaign that is loaded the first time.
+-- Takes id, key, queue, due time and message of many firings, then their campaign. Stores those that are new.
+-- For a campaign that is loaded the first time. The row of values is repeated as often as there are firings.
 INSERT INTO schedule_firings (id, campaign, key, queue_name, message_id, fire_at, deliver_at, envelope)
-VALUES (?1, ?2, ?3, ?4, ?1, ?5, ?5, ?6)
+WITH new (id, key, queue_name, deliver_at, envelope) AS (VALUES (?, ?, ?, ?, ?))
+SELECT id, ?, key, queue_name, id, deliver_at, deliver_at, envelope
+FROM new
+WHERE true -- without it, ON would be read as part of a join
 ON CONFLICT (id) DO NOTHING

@@ -1,0 +1,107 @@
+"""Campaigns into a file: many rows a statement, because the interpreter runs on while SQLite carries one out.
+
+A statement a row hands the interpreter's lock back and forth twice a row, and then rows are never read meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Final
+
+from godwit.core.clock import to_ms
+from godwit.core.errors import InvalidSchedule
+from godwit.core.faults import reach
+from godwit.core.schedule import ScheduleStatus
+from godwit.store.schedules import Loading, until
+from godwit.store.sqlite.file import SqliteFile, sql
+
+Values = tuple[str, str, str, int, bytes]
+"""Id, key, queue, due time in milliseconds, message."""
+
+AT_ONCE: Final = 2_000
+_ROW: Final = "(?, ?, ?, ?, ?)"
+
+
+async def load(
+    file: SqliteFile, campaign: str, rows: Iterator[Loading], *, size: int, report: Callable[[int, int], None]
+) -> int:
+    """Store a campaign, `size` rows a transaction; return how many of them were new.
+
+    Each transaction outlives the process, all of them a power cut: the last one waits for the disk.
+    """
+    fresh = await file.write("loading a campaign", lambda connection: opened(connection, campaign))
+    read = added = 0
+    async for batch in _read_ahead(rows, size):
+
+        def step(connection: sqlite3.Connection, batch: list[Values] = batch) -> int:
+            return _stored(connection, campaign, batch, fresh=fresh)
+
+        added += await file.write("loading a campaign", step, durable=False)
+        read += len(batch)
+        report(read, added)
+    await file.write("loading a campaign", lambda connection: _count(connection, campaign, 0))
+    return added
+
+
+async def _read_ahead(rows: Iterator[Loading], size: int) -> AsyncIterator[list[Values]]:
+    """Return batches of rows, the next one made in a thread while the last is being stored."""
+    left = threading.Event()
+    wanted = until(left, rows)
+    coming = asyncio.create_task(asyncio.to_thread(_batch, wanted, size))
+    try:
+        while batch := await coming:
+            coming = asyncio.create_task(asyncio.to_thread(_batch, wanted, size))
+            yield batch
+    finally:
+        left.set()
+        await asyncio.gather(coming, return_exceptions=True)
+
+
+def _batch(rows: Iterator[Loading], size: int) -> list[Values]:
+    found = [
+        (known, key, queue, to_ms(deliver_at), message) for known, key, queue, deliver_at, message in islice(rows, size)
+    ]
+    # Ids are hashes. In their order each page of the index that holds them is visited once a batch.
+    found.sort()
+    return found
+
+
+def opened(connection: sqlite3.Connection, campaign: str) -> bool:
+    """Say whether a campaign is new; refuse one that was cancelled."""
+    fresh = connection.execute(sql("schedules/open_campaign"), (campaign,)).rowcount == 1
+    _check(connection, campaign)
+    return fresh
+
+
+def _check(connection: sqlite3.Connection, campaign: str) -> None:
+    (status,) = connection.execute(sql("schedules/campaign_status"), (campaign,)).fetchone()
+    if status == ScheduleStatus.CANCELLED:
+        raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
+
+
+def _stored(connection: sqlite3.Connection, campaign: str, batch: list[Values], *, fresh: bool) -> int:
+    """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
+    _check(connection, campaign)
+    name = "schedules/load" if fresh else "schedules/load_again"
+    added = 0
+    for start in range(0, len(batch), AT_ONCE):
+        part = batch[start : start + AT_ONCE]
+        added += connection.execute(_wide(name, len(part)), [*chain.from_iterable(part), campaign]).rowcount
+    _count(connection, campaign, added)
+    reach("scheduler.loading")
+    return added
+
+
+def _count(connection: sqlite3.Connection, campaign: str, added: int) -> None:
+    connection.execute(sql("schedules/count_campaign"), (campaign, added, 0))
+
+
+@lru_cache(maxsize=8)
+def _wide(name: str, count: int) -> str:
+    """Return a statement that takes so many rows of values."""
+    return sql(name).replace(_ROW, ", ".join([_ROW] * count))
