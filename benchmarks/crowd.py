@@ -1,6 +1,7 @@
 """Two hundred consumer instances on one SQLite file: whether all get work, and what they cost while there is none.
 
-Each process is a worker with several consumers of the same queue and group; each consumer counts for itself.
+Each process is all that `godwit worker` runs, with several consumers of the same queue and group; each consumer counts
+for itself.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from benchmarks.defaults import as_by_default
 from benchmarks.results import Result
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.envelope import seal_all
 from godwit.core.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
-from godwit.manager import MessageQueueManager
 
 QUEUE: Final = QueueName("q")
 CONCURRENCY: Final = 2
@@ -59,8 +60,7 @@ def one_process(path: Path, consumers: int, line: Connection) -> None:
 
     async def work() -> None:
         counts = [0] * consumers
-        async with SqliteBroker(path) as broker:
-            manager = MessageQueueManager(broker)
+        async with as_by_default(path) as manager:
             for index in range(consumers):
                 manager.consumer(QUEUE, concurrency=CONCURRENCY)(_handler(counts, index))
             worker = manager.worker()

@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import gc
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
+from itertools import count as count_up
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks import crowd, worker_memory
+from benchmarks.defaults import as_by_default
 from benchmarks.effective import memory_settings, sqlite_settings
 from benchmarks.results import REPEATS, Report, Result, interleaved, ratios, report
 from benchmarks.worker_memory import CONCURRENCY, PAYLOAD, QUEUE, filled
 from godwit.brokers.contract import Ack, Broker
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
+from godwit.core.envelope import seal
 from godwit.core.message import Message
 from godwit.core.names import GroupName
 from godwit.core.queues import QueueSpec
+from godwit.core.statuses import Status
 from godwit.manager import MessageQueueManager
 
 GROUP: Final = GroupName("default")
@@ -36,19 +40,20 @@ REMARKS: Final = (
         "metrics, heartbeats and breakers; pulls and settlements of the same turn of the loop share a transaction."
     ),
     (
+        "On SQLite everything runs that `godwit worker` runs by default. While messages come faster than they can be "
+        "recorded the recorder yields, and catches up afterwards; see decision 0057."
+    ),
+    (
         "Waiting: about a third of a percent of a core is what each process costs, with its maintenance, heartbeats "
         "and watchdog; the consumers in it cost next to nothing."
     ),
 )
 
-Opener = Callable[[], Broker]
 Clock = Callable[[], float]
-Way = Callable[[Broker, int, Clock], Awaitable[float]]
 
 
-async def by_worker(broker: Broker, count: int, clock: Clock) -> float:
+async def by_worker(manager: MessageQueueManager, count: int, clock: Clock) -> float:
     """Return the messages per second that a worker handles."""
-    manager = MessageQueueManager(broker)
     left = count
     done = asyncio.Event()
 
@@ -69,7 +74,7 @@ async def by_worker(broker: Broker, count: int, clock: Clock) -> float:
     elapsed = clock() - started
     worker.stop()
     await running
-    if (await broker.stats())[0].groups[0].depth:
+    if (await manager.broker.stats())[0].groups[0].depth:
         raise AssertionError("not everything was settled")
     return count / elapsed
 
@@ -86,13 +91,55 @@ async def by_hand(broker: Broker, count: int, clock: Clock) -> float:
     return count / (clock() - started)
 
 
-def rate(opener: Opener, way: Way, count: int, clock: Clock = perf_counter) -> float:
-    """Fill a fresh broker and measure one way to empty it."""
+def on_memory(count: int, clock: Clock = perf_counter) -> float:
+    """Return the rate of a worker on a broker in memory, which has no store by default."""
 
     async def measured() -> float:
-        async with opener() as broker:
+        async with MemoryBroker() as broker:
             await filled(broker, count)
-            return await way(broker, count, clock)
+            return await by_worker(MessageQueueManager(broker), count, clock)
+
+    return asyncio.run(measured())
+
+
+class Recorded(NamedTuple):
+    """How a worker with all its defaults got on, and its recorder after it."""
+
+    rate: float
+    by_the_recorder: float
+    """Messages per second from the start until all was recorded."""
+    status_seconds: float
+    """How long it took, right after the last message, to say where one of them stood."""
+
+
+def on_sqlite(path: Path, count: int, clock: Clock = perf_counter) -> Recorded:
+    """Return how a worker on a fresh file gets on, with the recorder and the scheduler that run by default."""
+
+    async def measured() -> Recorded:
+        async with SqliteBroker(path) as broker:
+            await filled(broker, count)
+            (last,) = await broker.publish([seal(Message(queue=QUEUE, type="order.created", payload=PAYLOAD))])
+        async with as_by_default(path) as manager:
+            began = clock()
+            rate = await by_worker(manager, count + 1, clock)
+            asked = perf_counter()
+            status = await manager.status(last.id)
+            status_seconds = perf_counter() - asked
+            if status is None or status.status is not Status.COMPLETED:
+                raise AssertionError(f"a message that was handled stands as {status}")
+            await manager.books.recorder.catch_up()
+            return Recorded(rate, count / (clock() - began), status_seconds)
+
+    return asyncio.run(measured())
+
+
+def bare(path: Path, count: int, clock: Clock = perf_counter) -> float:
+    """Return the rate of pulling and settling on a fresh file by hand."""
+
+    async def measured() -> float:
+        async with SqliteBroker(path) as broker:
+            await filled(broker, count)
+            return await by_hand(broker, count, clock)
 
     return asyncio.run(measured())
 
@@ -101,18 +148,18 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
     """Measure rates and ratios, the memory over many messages, and a crowd of instances."""
     with tempfile.TemporaryDirectory(prefix="godwit-bench-") as name:
         folder = Path(name)
-        made = 0
+        fresh = (folder / f"{number}.db" for number in count_up())
+        recorded: list[Recorded] = []
 
-        def sqlite() -> Broker:
-            nonlocal made
-            made += 1
-            return SqliteBroker(folder / f"{made}.db")
+        def sqlite() -> float:
+            recorded.append(on_sqlite(next(fresh), count))
+            return recorded[-1].rate
 
         rates = interleaved(
             {
-                "memory": lambda: rate(MemoryBroker, by_worker, count),
-                "sqlite": lambda: rate(sqlite, by_worker, count),
-                "bare sqlite": lambda: rate(sqlite, by_hand, count),
+                "memory": lambda: on_memory(count),
+                "sqlite": sqlite,
+                "bare sqlite": lambda: bare(next(fresh), count),
             },
             repeats,
         )
@@ -130,6 +177,18 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
             repeats=ratios(rates["sqlite"], rates["bare sqlite"]),
             floor=0.6,
         ),
+        Result(
+            name="until all is recorded as well, on SQLite",
+            unit="messages/s",
+            repeats=[one.by_the_recorder for one in recorded],
+        ),
+        Result(
+            name="status right after the last message, on SQLite",
+            unit="s",
+            repeats=[one.status_seconds for one in recorded],
+            floor=1.0,
+            lower_is_better=True,
+        ),
         *worker_memory.results(sizes, memory_count),
         *crowd.results(shared, *MIXED),
         *crowd.results(waiting, *WAITING, idle_floor=2.0),
@@ -137,6 +196,7 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
     settings = {
         "load": f"handlers that do nothing, {CONCURRENCY} at once, one process, {count:,} messages a repeat",
         "messages": f"{len(str(PAYLOAD))} bytes of payload, one group, metrics on, lease {LEASE}",
+        "on SQLite": "as `godwit worker` by default: recorder, scheduler and outbox in the same file and process",
         "instances": crowd.LOAD,
         **effective,
     }

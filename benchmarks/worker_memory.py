@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
+from benchmarks.defaults import as_by_default
 from benchmarks.results import Result
 from godwit.brokers.contract import Broker
 from godwit.brokers.sqlite import SqliteBroker
@@ -16,7 +17,6 @@ from godwit.core.envelope import seal_all
 from godwit.core.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
-from godwit.manager import MessageQueueManager
 
 QUEUE: Final = QueueName("q")
 PAYLOAD: Final = {"id": 7, "text": "x" * 120}
@@ -48,8 +48,7 @@ def _work(path: Path, count: int, line: Connection) -> None:
     async def run() -> None:
         handled = 0
         done = asyncio.Event()
-        async with SqliteBroker(path) as broker:
-            manager = MessageQueueManager(broker)
+        async with as_by_default(path) as manager:
 
             @manager.consumer(QUEUE, concurrency=CONCURRENCY)
             async def handler(_: Message) -> None:

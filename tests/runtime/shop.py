@@ -1,6 +1,7 @@
 """An application as users write it, for tests that run real workers: it records what its handlers do, outside Godwit.
 
-Environment: GODWIT_URL, SHOP_RECORD (a file every handler appends to), SHOP_SECONDS (how long a handler takes).
+Environment: GODWIT_URL, SHOP_RECORD (a file every handler appends to), SHOP_SECONDS (how long a handler takes),
+SHOP_LEASE (in seconds).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def record(word: str, message: Message) -> None:
 @mq.consumer(
     "orders",
     concurrency=5,
-    lease=timedelta(seconds=1),
+    lease=timedelta(seconds=float(os.environ.get("SHOP_LEASE", "1"))),
     retry_policy=RetryPolicy(max_attempts=3, strategy=Strategy.IMMEDIATE),
 )
 async def charge(message: Message) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -20,6 +20,7 @@ from godwit.store.contract import Store
 from godwit.store.schedules import Advance, Loading, Schedules
 from tests.scheduler.making import HOUR, LEASE, MINUTE, NOON, firing, firing_of, rule
 from tests.store.conformance.harness import StoreHarness
+from tests.store.tables import rows
 
 _replace = msgspec.structs.replace
 
@@ -316,7 +317,7 @@ async def test_a_campaign_that_is_cancelled_while_it_is_loaded_takes_no_more(sto
 
     loop = asyncio.get_running_loop()
 
-    def rows() -> Iterator[Loading]:
+    def some() -> Iterator[Loading]:
         yield loading(firing("a", NOON + HOUR))
         yield loading(firing("b", NOON + HOUR))
         # Here the first of them is stored, the second perhaps not yet.
@@ -325,7 +326,7 @@ async def test_a_campaign_that_is_cancelled_while_it_is_loaded_takes_no_more(sto
         yield loading(firing("c", NOON + HOUR))
 
     with pytest.raises(InvalidSchedule, match="'spring' was cancelled"):
-        await schedules.load("spring", rows(), size=1, report=lambda *_: None)
+        await schedules.load("spring", some(), size=1, report=lambda *_: None)
     state = await schedules.campaign("spring")
     assert state is not None
     assert (state.planned, state.waiting) == (state.cancelled, 0)
@@ -336,12 +337,12 @@ async def test_a_load_that_nobody_waits_for_ends(store: Store) -> None:
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def rows() -> Iterator[Loading]:
+    def endless() -> Iterator[Loading]:
         for number in count():
             loop.call_soon_threadsafe(begun.set)
             yield loading(firing(str(number)))
 
-    task = asyncio.create_task(schedules.load("spring", rows(), size=10, report=lambda *_: None))
+    task = asyncio.create_task(schedules.load("spring", endless(), size=10, report=lambda *_: None))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -413,3 +414,32 @@ async def test_what_ended_long_ago_is_forgotten(store: Store) -> None:
     assert await schedules.prune(before=far) == 1
     assert [one.id for one in await schedules.page()] == ["active"]
     assert await schedules.find(claimed.id) is None
+
+
+@pytest.mark.parametrize("by", ["scheduler", "recorder"])
+async def test_firings_that_are_over_are_kept_for_their_time_and_leave_by_whole_days(
+    harness: StoreHarness, by: str
+) -> None:
+    """Both the scheduler's clean-up and the recorder's retention see to it, whichever of them runs."""
+    old, young = datetime.now(UTC) - timedelta(days=9), datetime.now(UTC) - timedelta(days=2)
+    async with harness.open() as store:
+        schedules = store.schedules
+        for key, over in (("old", old), ("young", young)):
+            await schedules.put([firing(key, over)])
+            (claimed,) = await schedules.claim(now=over, until=over, limit=1, owner="a", lease=LEASE)
+            assert await schedules.confirm([claimed.id], owner="a", now=over) == {claimed.id}
+        keep = timedelta(days=5)
+        if by == "scheduler":
+            await schedules.prune(before=datetime.now(UTC) - keep)
+        else:
+            await store.messages.retain(keep)
+        assert await schedules.find(firing("old").id) is None
+        assert await schedules.find(firing("young").id) is not None
+    assert [row["key"] for row in await rows(harness.url, "SELECT key FROM schedule_firings_history")] == ["young"]
+    if harness.backend == "postgres":
+        days = await rows(
+            harness.url,
+            "SELECT inhrelid::regclass::text AS day FROM pg_inherits "
+            "WHERE inhparent = 'schedule_firings_history'::regclass",
+        )
+        assert not [row for row in days if f"{old:%Y_%m_%d}" in row["day"] or f"{old:%Y%m%d}" in row["day"]]

@@ -6,6 +6,7 @@ time is measured, and one try out of several counts.
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -13,9 +14,7 @@ from time import process_time
 import pytest
 
 from benchmarks import crowd, worker_memory
-from benchmarks.worker import by_hand, by_worker, rate
-from godwit.brokers.memory import MemoryBroker
-from godwit.brokers.sqlite import SqliteBroker
+from benchmarks.worker import bare, on_memory, on_sqlite
 
 TRIES = 4
 COUNT = 20_000
@@ -27,26 +26,20 @@ MEMORY_FLOOR, SQLITE_FLOOR = 40_000, 0.6
 def test_a_worker_on_memory_handles_40_000_messages_in_a_second() -> None:
     seen: list[float] = []
     while len(seen) < TRIES and max(seen, default=0) < MEMORY_FLOOR:
-        seen.append(rate(MemoryBroker, by_worker, COUNT, process_time))
+        seen.append(on_memory(COUNT, process_time))
     assert max(seen) >= MEMORY_FLOOR, seen
 
 
 @pytest.mark.serial
 @pytest.mark.timeout(120)
 def test_a_worker_on_sqlite_reaches_its_share_of_the_bare_broker(tmp_path: Path) -> None:
-    made = 0
-
-    def sqlite() -> SqliteBroker:
-        nonlocal made
-        made += 1
-        return SqliteBroker(tmp_path / f"{made}.db")
-
+    fresh = (tmp_path / f"{number}.db" for number in count())
     seen: list[float] = []
     while len(seen) < TRIES and max(seen, default=0) < SQLITE_FLOOR:
         pairs = [
-            (rate(sqlite, by_worker, COUNT, process_time), rate(sqlite, by_hand, COUNT, process_time)) for _ in range(3)
+            (on_sqlite(next(fresh), COUNT, process_time).rate, bare(next(fresh), COUNT, process_time)) for _ in range(3)
         ]
-        seen.append(median(ours / bare for ours, bare in pairs))
+        seen.append(median(ours / theirs for ours, theirs in pairs))
     assert max(seen) >= SQLITE_FLOOR, seen
 
 

@@ -261,8 +261,21 @@ def leave_stragglers() -> None:
 
 async def stop_when_orphaned(worker: Worker, supervisor: int) -> None:
     """Stop when the supervisor is gone, however it went: nobody would restart or stop this process any more."""
-    while os.getppid() == supervisor:  # noqa: ASYNC110 # the kernel tells nobody
-        await asyncio.sleep(1)
+    gone = asyncio.Event()
+    try:
+        watched = os.pidfd_open(supervisor)
+    except (OSError, AttributeError):  # it was gone before we could look, or this system cannot tell
+        while os.getppid() == supervisor:  # noqa: ASYNC110
+            await asyncio.sleep(1)
+    else:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(watched, gone.set)
+        try:
+            if os.getppid() == supervisor:
+                await gone.wait()
+        finally:
+            loop.remove_reader(watched)
+            os.close(watched)
     worker.stop()
 
 

@@ -18,15 +18,19 @@ Piece = tuple[str, Position | None, Iterable[Chunk]]
 """A shard, how far it was read before, and the chunks that follow."""
 
 
-def batches(pieces: Iterable[Piece]) -> Iterator[Batch]:
-    """Coalesce chunks; a removal ends a batch, because it may concern copies that only the tables know."""
+def batches(pieces: Iterable[Piece], *, only: str | None = None) -> Iterator[Batch]:
+    """Coalesce chunks; a removal ends a batch, because it may concern copies that only the tables know.
+
+    With `only` what concerns other messages is left out.
+    """
     batch = Batch()
     for shard, before, chunks in pieces:
         position = before
         for chunk in chunks:
             if position is not None and chunk.epoch == position.epoch and chunk.last_seq <= position.seq:
                 continue
-            _take(batch, chunk, position.seq if position is not None and position.epoch == chunk.epoch else 0)
+            seen = position.seq if position is not None and position.epoch == chunk.epoch else 0
+            _take(batch, chunk, seen, only)
             begin = batch.steps[shard].before if shard in batch.steps else position
             position = Position(chunk.epoch, chunk.last_seq)
             batch.steps[shard] = Step(shard, begin, position, chunk.at)
@@ -38,9 +42,13 @@ def batches(pieces: Iterable[Piece]) -> Iterator[Batch]:
         yield batch
 
 
-def _take(batch: Batch, chunk: Chunk, seen: int) -> None:
+def _take(batch: Batch, chunk: Chunk, seen: int, only: str | None) -> None:
     """Carry out the rows of a chunk beyond `seen`."""
     rows = chunk.rows[seen - chunk.first_seq + 1 :] if seen >= chunk.first_seq else chunk.rows
+    if only is not None and chunk.event not in REMOVALS:
+        rows = [row for row in rows if row[0] == only]
+        if not rows:
+            return
     batch.rows += len(rows)
     _TAKERS[chunk.event](batch, chunk, rows)
 
@@ -49,6 +57,7 @@ def _ignore(_batch: Batch, _chunk: Chunk, _rows: list[list[Any]]) -> None:
     """Nothing of the state changes."""
 
 
+REMOVALS: Final = frozenset({Event.QUEUE_REMOVED, Event.GROUP_REMOVED, Event.PURGED})
 _ARRIVAL_WIDTH: Final = len(LAYOUTS[Event.ENQUEUED])
 _FORMER: Final = LAYOUTS[Event.REPLAYED].index("former_seq")
 

@@ -131,6 +131,12 @@ def decode_chunk(chunk: bytes) -> Chunk:
     return _decoder.decode(chunk)
 
 
+def mentions(chunk: bytes, message_id: str) -> bool:
+    """Say, without decoding it, whether a chunk may concern a message: it names it, or removes messages unnamed."""
+    return message_id.encode() in chunk or any(event in chunk for event in _REMOVING)
+
+
+_REMOVING: Final = tuple(event.encode() for event in (Event.QUEUE_REMOVED, Event.GROUP_REMOVED, Event.PURGED))
 SPAN: Final = 1 << 36
 """How many `publish_seq` a partition of a queue has: those of partition `p` begin after `p * SPAN`."""
 

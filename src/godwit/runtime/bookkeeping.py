@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
-from uuid import UUID
 
-from godwit.brokers.contract import Broker, Journal, ShardEnds
+from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerError, StoreError, StoreRequired
-from godwit.core.journal import Position
 from godwit.core.logs import get_logger
-from godwit.core.message import DEFAULT_PRIORITY, Message
-from godwit.core.names import MessageId, check_message_id
-from godwit.core.schedule import FiringStatus, single_id
+from godwit.core.message import Message
+from godwit.core.names import MessageId
 from godwit.core.settings import Settings
-from godwit.core.statuses import MessageStatus, Status
+from godwit.core.statuses import MessageStatus
 from godwit.runtime.census import take_census
 from godwit.runtime.claim import RENEW_AFTER, Claim
 from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.outbox import OutboxForwarder, OutboxWriter
 from godwit.runtime.recorder import Recorder
-from godwit.store.bodies import DEFAULT_MAX_RETRIES
-from godwit.store.contract import Messages, Store
+from godwit.runtime.status import recorded, status_of
+from godwit.store.contract import Store
 from godwit.telemetry.metrics import QueueMetricsCollector
 
-SETTLING: Final = timedelta(milliseconds=300)
-"""How long a recorder elsewhere may stand still before we record ourselves."""
-LOOK: Final = timedelta(milliseconds=20)
 STAND_IN: Final = timedelta(seconds=2)
 """How often a process that does not keep the books sees whether another does."""
 CLAIM_KEY: Final = "books"
@@ -113,7 +106,7 @@ class Bookkeeping:
 
     async def recorded(self, message_id: MessageId) -> MessageStatus | None:
         """Say where a message stands that the broker has accepted; None for one that only a schedule knows."""
-        return await _recorded(self._broker, self.store("status"), message_id, self._clock)
+        return await recorded(self._broker, self.store("status"), message_id, self._clock)
 
     async def _is_known(self, message_id: MessageId) -> bool:
         return await self.recorded(message_id) is not None
@@ -175,60 +168,3 @@ async def _holds(claim: Claim, *, or_else: bool = False) -> bool:
     except BrokerError as error:
         log.warning("claim on the books unknown", error=str(error))
         return or_else
-
-
-async def status_of(
-    broker: Broker, store: Store, message_id: MessageId, *, clock: Clock = SYSTEM_CLOCK
-) -> MessageStatus | None:
-    """Say where a message stands; what the journal has by now is in the answer."""
-    return await _recorded(broker, store, message_id, clock) or await _not_sent_yet(store, message_id)
-
-
-async def _recorded(broker: Broker, store: Store, message_id: MessageId, clock: Clock) -> MessageStatus | None:
-    check_message_id(message_id)
-    await _caught_up(broker.journal, store.messages, clock)
-    return await store.messages.status(message_id)
-
-
-async def _not_sent_yet(store: Store, message_id: MessageId) -> MessageStatus | None:
-    """Return the status of a message that waits in the store until it is due."""
-    firing = await store.schedules.find(single_id(message_id))
-    if firing is None:
-        with suppress(ValueError):  # those of rules and campaigns are called as their firing is
-            firing = await store.schedules.find(UUID(message_id))
-    if firing is None:
-        return None
-    gone = firing.status in (FiringStatus.CANCELLED, FiringStatus.CANCELLING)
-    return MessageStatus(
-        id=message_id,
-        queue=firing.queue,
-        type="message",
-        priority=DEFAULT_PRIORITY,
-        status=Status.CANCELLED if gone else Status.SCHEDULED,
-        retry_count=0,
-        max_retries=DEFAULT_MAX_RETRIES,
-        created_at=None,
-        updated_at=None,
-        scheduled_at=firing.deliver_at,
-    )
-
-
-async def _caught_up(journal: Journal, messages: Messages, clock: Clock) -> None:
-    """Wait until a recorder has got to what the journal has now; record here when none gets on with it."""
-    ends = {shard: end for shard, end in (await journal.shards()).items() if end.last_seq}
-    loop = asyncio.get_running_loop()
-    before, moved_at = None, loop.time()
-    while True:
-        positions = await messages.positions()
-        if not any(_is_behind(positions.get(shard), end) for shard, end in ends.items()):
-            return
-        if positions != before:
-            before, moved_at = positions, loop.time()
-        elif loop.time() - moved_at > SETTLING.total_seconds():
-            await Recorder(journal, messages, clock=clock).catch_up()
-            return
-        await asyncio.sleep(LOOK.total_seconds())
-
-
-def _is_behind(position: Position | None, end: ShardEnds) -> bool:
-    return position is None or position.epoch != end.epoch or position.seq < end.last_seq

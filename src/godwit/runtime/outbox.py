@@ -22,6 +22,8 @@ from godwit.store.effects import Outbox, Waiting
 BATCH: Final = 500
 HOLD: Final = timedelta(seconds=60)
 IDLE: Final = timedelta(milliseconds=200)
+LONGEST_IDLE: Final = timedelta(milliseconds=600)
+"""How long a message may lie in an outbox that was empty for a while."""
 _LONGEST_DELAY: Final = timedelta(minutes=5)
 
 log = get_logger(__name__)
@@ -127,11 +129,12 @@ class OutboxForwarder:
 
     async def run(self) -> None:
         """Forward until cancelled; an outage of broker or store is waited out."""
+        idle = IDLE
         while True:
-            pause = IDLE
             try:
-                if await self.tick() == BATCH:
-                    pause = timedelta(0)
+                forwarded = await self.tick()
+                idle = IDLE if forwarded else min(idle * 3 / 2, LONGEST_IDLE)
+                pause = timedelta(0) if forwarded == BATCH else idle
             except (BrokerError, StoreError) as error:
                 log.warning("outbox waits", error=str(error))
                 pause = timedelta(seconds=1)

@@ -31,6 +31,11 @@ GATHER: Final = timedelta(milliseconds=100)
 LONGEST_IDLE: Final = timedelta(milliseconds=400)
 """How long what other processes did may stay unseen while nothing happens in this one."""
 STANDBY: Final = timedelta(seconds=5)
+PATIENCE: Final = 9
+"""How many times as long as it worked a recorder rests that cannot keep up anyway."""
+LONGEST_REST: Final = timedelta(seconds=1)
+BEHIND_MOST: Final = 500_000
+"""Rows; beyond, those who fill the journal have to wait for the recorder: it must not be trimmed unread."""
 COMMIT_EVERY_MS: Final = 1_000
 RETAIN_EVERY_MS: Final = 600_000
 
@@ -42,6 +47,33 @@ class RecorderLag(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: int
     seconds: float
+
+
+class Pace:
+    """How a recorder shares the machine with those whose work it records.
+
+    While the journal grows faster than anybody could record it, recording yields to the work: a backlog is worked off
+    at nearly the speed of the bare broker and recorded when it is done. What is not recorded yet is looked up in the
+    journal (`runtime/status.py`), so that nothing is seen later for it.
+    """
+
+    def __init__(self) -> None:
+        self._rows = self._looked_ms = 0
+        self._growth = 0.0
+        """Rows in a millisecond, between the last two looks."""
+
+    def looked(self, rows: int, now_ms: int) -> None:
+        """Take note of how many rows were ever written."""
+        if self._looked_ms and now_ms > self._looked_ms:
+            self._growth = max(0, rows - self._rows) / (now_ms - self._looked_ms)
+        self._rows, self._looked_ms = rows, now_ms
+
+    def rest(self, recorded: int, now_ms: int, behind: int) -> timedelta:
+        """Return how long to rest after a tick that left rows unrecorded."""
+        took_ms = max(1, now_ms - self._looked_ms)
+        if behind > BEHIND_MOST or self._growth * took_ms < recorded / 2:
+            return timedelta(0)
+        return min(PATIENCE * timedelta(milliseconds=took_ms), LONGEST_REST)
 
 
 class Recorder:
@@ -69,6 +101,7 @@ class Recorder:
         self._retained_ms = 0
         self._caught_up_ms: int | None = None
         self._noticed = asyncio.Event()
+        self._pace = Pace()
         self.recorded = 0
         self.lag = RecorderLag(rows=0, seconds=0.0)
         self.overtaken = False
@@ -82,6 +115,7 @@ class Recorder:
             self._positions = dict(await self._messages.positions())
         looked_ms = self._clock.now_ms()
         shards = await self._journal.shards()
+        self._pace.looked(sum(ends.last_seq for ends in shards.values()), looked_ms)
         pieces = await self._read(shards)
         recorded = 0
         self.overtaken = False
@@ -206,7 +240,7 @@ class Recorder:
             if self.overtaken:
                 await asyncio.sleep(STANDBY.total_seconds())
             elif recorded >= self._batch_rows // 2:
-                await asyncio.sleep(0)
+                await asyncio.sleep(self._pace.rest(recorded, self._clock.now_ms(), self.lag.rows).total_seconds())
             else:
                 await self._rest(idle)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -72,7 +71,6 @@ class MessageScheduler:
         status_of: StatusOf | None = None,
         metrics: SchedulerMetrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._broker, self._kept, self._settings, self._clock = broker, schedules, settings, clock
         self._prepare, self._publish, self._status_of = prepare, publish, status_of
@@ -90,7 +88,6 @@ class MessageScheduler:
             settings=settings,
             retention=retention,
             clock=clock,
-            sleep=sleep,
         )
         self._kept_recurring = RecurringSchedules(
             schedules, self._sender, prepare=prepare, settings=settings, tick=self._ticker.tick, clock=clock

@@ -7,7 +7,7 @@ millisecond and schedulers may be down for that long without anything being late
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -35,6 +35,8 @@ FIRINGS_AT_ONCE: Final = 1_000
 CLAIM_LEASE: Final = timedelta(minutes=1)
 GRACE: Final = timedelta(minutes=1)
 """A firing that is at most so late is not missed, whatever the tick."""
+
+LONGEST_NAP: Final = timedelta(seconds=5)
 
 _replace = msgspec.structs.replace
 
@@ -64,13 +66,12 @@ class Ticker:
         retention: timedelta,
         clock: Clock,
         lease: timedelta = CLAIM_LEASE,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._schedules, self._sender, self._health = schedules, sender, health
         self._owner, self._settings, self._retention = owner, settings, retention
-        self._clock, self._lease, self._sleep = clock, lease, sleep
+        self._clock, self._lease = clock, lease
         self._grace = max(GRACE, settings.precision)
-        self._stopped = False
+        self._stopping = asyncio.Event()
         self._cleaned_ms = clock.now_ms()
 
     async def tick(self) -> Ticked:
@@ -87,7 +88,7 @@ class Ticker:
 
     async def run(self) -> None:
         """Tick at the moments of the minute schedule until `stop()`; a store or broker that is down is tried again."""
-        while not self._stopped:
+        while not self._stopping.is_set():
             try:
                 ticked = await self.tick()
                 log.debug("ticked", planned=ticked.planned, sent=ticked.sent, swept=ticked.swept)
@@ -99,12 +100,14 @@ class Ticker:
 
     def stop(self) -> None:
         """Let `run()` return after the tick under way."""
-        self._stopped = True
+        self._stopping.set()
 
     async def _rest(self, until_ms: int) -> None:
-        while not self._stopped and (left_ms := until_ms - self._clock.now_ms()) > 0:
-            # In short stretches: the clock may be set, and `stop()` is heard soon.
-            await self._sleep(min(left_ms / 1_000, 0.5))
+        while not self._stopping.is_set() and (left_ms := until_ms - self._clock.now_ms()) > 0:
+            # Not all of it at once: the clock may be set meanwhile.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_ms / 1_000, LONGEST_NAP.total_seconds())):
+                    await self._stopping.wait()
 
     async def _plan(self, now_ms: int, until_ms: int) -> int:
         """Turn rules into firings; a rule that fires very often is looked at several times."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -65,13 +67,29 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise; return the number of children that did not end well after the stop."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        self.children = [Child(partial(self._start, number)) for number in range(self._count)]
-        while not self._signals:
-            self._tick()
-            time.sleep(0.1)
-        return self._finish()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)  # noqa: FBT003
+        theirs.setblocking(False)  # noqa: FBT003
+        with ours, theirs:
+            before = signal.set_wakeup_fd(theirs.fileno())
+            try:
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    signal.signal(number, self._on_signal)
+                signal.signal(signal.SIGCHLD, lambda *_: None)  # it only has to wake us
+                self.children = [Child(partial(self._start, number)) for number in range(self._count)]
+                while not self._signals:
+                    self._tick()
+                    self._rest(ours)
+                return self._finish()
+            finally:
+                signal.set_wakeup_fd(before)
+
+    def _rest(self, signals: socket.socket) -> None:
+        """Wait for a signal, such as that of a child that ended, or for the time to start one again."""
+        times = [child.restart_at for child in self.children if child.restart_at is not None]
+        left = None if not times else max(0.0, min(times) - time.monotonic())
+        if select.select([signals], [], [], left)[0]:
+            signals.recv(4096)
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
         environment = {**os.environ, self._number_in: str(number)}

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol, Self
 
@@ -88,8 +88,11 @@ class Messages(Protocol):
         """Return the addresses and message ids of the copies of a queue that have not ended, as far as recorded."""
         ...
 
-    async def status(self, message_id: str) -> MessageStatus | None:
-        """Say where a message stands; of several with one id the open one, else the one that ended last."""
+    async def status(self, message_id: str, ahead: Sequence[Batch] = ()) -> MessageStatus | None:
+        """Say where a message stands; of several with one id the open one, else the one that ended last.
+
+        `ahead` is what the journal tells of it beyond what is recorded.
+        """
         ...
 
     async def note(self, census: Census) -> None:

@@ -14,8 +14,10 @@ Row = Mapping[str, Any]
 """A row whose times are aware datetimes and whose JSON is text."""
 
 
-def message_status(row: Row, copies: Iterable[Row], now: datetime) -> MessageStatus:
+def message_status(row: Row | None, copies: Iterable[Row], now: datetime) -> MessageStatus | None:
     """Put a message and its copies together; of a group's copies the newest counts."""
+    if row is None:
+        return None
     newest: dict[tuple[str, str], Row] = {}
     for copy in copies:
         place = (copy["queue_name"], copy["consumer_group"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -10,6 +10,7 @@ from godwit.core.clock import from_ms
 from godwit.core.journal import Position
 from godwit.core.recording import Address, Batch, Census
 from godwit.core.statuses import MessageStatus
+from godwit.store.ahead import laid_over
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days
 from godwit.store.postgres.recording import NAME_LENGTH, PostgresRecording
@@ -38,17 +39,15 @@ class PostgresMessages:
         rows = await self._database.fetch("listing copies", "messages/copies_of_queue", queue)
         return [((row[0], row[1], row[2]), row[3]) for row in rows]
 
-    async def status(self, message_id: str) -> MessageStatus | None:
+    async def status(self, message_id: str, ahead: Sequence[Batch] = ()) -> MessageStatus | None:
         async with self._database.transaction("looking up a message") as connection:
             # One snapshot: the recorder may move the message to history between two looks.
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             row = await connection.fetchrow(sql("messages/open_message"), message_id)
             row = row or await connection.fetchrow(sql("messages/finished_message"), message_id)
-            if row is None:
-                return None
             copies = await connection.fetch(sql("messages/deliveries"), message_id)
             copies += await connection.fetch(sql("messages/finished_deliveries"), message_id)
-        return message_status(row, copies, datetime.now(UTC))
+        return message_status(*laid_over(message_id, row, copies, ahead), datetime.now(UTC))
 
     async def note(self, census: Census) -> None:
         members = [

@@ -1,7 +1,4 @@
-"""Campaigns into a file: many rows a statement, because the interpreter runs on while SQLite carries one out.
-
-A statement a row hands the interpreter's lock back and forth twice a row, and then rows are never read meanwhile.
-"""
+"""Campaigns into a file: many rows a statement, so that the next are read while SQLite stores these."""
 
 from __future__ import annotations
 
@@ -9,8 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from godwit.core.clock import to_ms
@@ -19,12 +15,12 @@ from godwit.core.faults import reach
 from godwit.core.schedule import ScheduleStatus
 from godwit.store.schedules import Loading, until
 from godwit.store.sqlite.file import SqliteFile, sql
+from godwit.store.sqlite.wide import insert
 
 Values = tuple[str, str, str, int, bytes]
 """Id, key, queue, due time in milliseconds, message."""
 
-AT_ONCE: Final = 2_000
-_ROW: Final = "(?, ?, ?, ?, ?)"
+AT_ONCE: Final = 2_048
 
 
 async def load(
@@ -88,10 +84,7 @@ def _stored(connection: sqlite3.Connection, campaign: str, batch: list[Values], 
     """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
     _check(connection, campaign)
     name = "schedules/load" if fresh else "schedules/load_again"
-    added = 0
-    for start in range(0, len(batch), AT_ONCE):
-        part = batch[start : start + AT_ONCE]
-        added += connection.execute(_wide(name, len(part)), [*chain.from_iterable(part), campaign]).rowcount
+    added = insert(connection, name, batch, campaign, at_once=AT_ONCE)
     _count(connection, campaign, added)
     reach("scheduler.loading")
     return added
@@ -99,9 +92,3 @@ def _stored(connection: sqlite3.Connection, campaign: str, batch: list[Values], 
 
 def _count(connection: sqlite3.Connection, campaign: str, added: int) -> None:
     connection.execute(sql("schedules/count_campaign"), (campaign, added, 0))
-
-
-@lru_cache(maxsize=8)
-def _wide(name: str, count: int) -> str:
-    """Return a statement that takes so many rows of values."""
-    return sql(name).replace(_ROW, ", ".join([_ROW] * count))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from godwit.core.clock import from_ms, to_ms
 from godwit.core.journal import Position
 from godwit.core.recording import Address, Batch, Census
 from godwit.core.statuses import MessageStatus
+from godwit.store.ahead import laid_over
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.recording import SqliteRecording
 from godwit.store.viewing import message_status
@@ -52,15 +53,14 @@ class SqliteMessages:
 
         return await self._file.read("listing copies", look)
 
-    async def status(self, message_id: str) -> MessageStatus | None:
+    async def status(self, message_id: str, ahead: Sequence[Batch] = ()) -> MessageStatus | None:
         def look(connection: sqlite3.Connection) -> MessageStatus | None:
             row = connection.execute(sql("messages/open_message"), (message_id,)).fetchone()
             row = row or connection.execute(sql("messages/finished_message"), (message_id,)).fetchone()
-            if row is None:
-                return None
             copies = connection.execute(sql("messages/deliveries"), (message_id,)).fetchall()
             copies += connection.execute(sql("messages/finished_deliveries"), (message_id,)).fetchall()
-            return message_status(_row(row), map(_row, copies), datetime.now(UTC))
+            found = None if row is None else _row(row)
+            return message_status(*laid_over(message_id, found, map(_row, copies), ahead), datetime.now(UTC))
 
         return await self._file.read("looking up a message", look)
 

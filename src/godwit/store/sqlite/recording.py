@@ -9,15 +9,12 @@ from typing import Any, Final
 from godwit.core.faults import reach
 from godwit.core.journal import Event, Position
 from godwit.core.recording import Batch, CopyChange, MessageChange, Removal
-from godwit.core.statuses import DEAD, Status, least_finished
+from godwit.core.statuses import Status
 from godwit.store.bodies import facts_of, json_text, spec_facts
 from godwit.store.sqlite.file import SqliteFile, sql
+from godwit.store.sqlite.wide import insert
 
-_FACTS: Final = (
-    "queue_name", "consumer_group", "publish_seq", "message_id", "status", "retry_count", "attempt", "failures",
-    "crashes", "worker", "delivery_id", "ready_at", "delivered_at", "lease_until", "run_ms", "error_kind",
-    "error_fingerprint", "result", "updated_at",
-)  # fmt: skip
+_WAITING: Final = ("incoming_deliveries", "ended_messages", "touched_messages")
 
 
 class SqliteRecording:
@@ -66,18 +63,20 @@ def _advance(connection: sqlite3.Connection, batch: Batch) -> None:
 
 
 class Writing:
-    """One batch on its way into the tables; the order of the parts matters."""
+    """One batch on its way into the tables; the order of the parts matters.
+
+    Every part is a few statements, however many rows: the file stays locked only as long as SQLite works.
+    """
 
     def __init__(self, connection: sqlite3.Connection, batch: Batch) -> None:
         self._connection = connection
         self._execute = connection.execute
         self._batch = batch
-        self._ended: dict[str, tuple[Status | None, int, int | None]] = {}
-        """By message: how the worst of its copies that ended now ended, their retries, when one was done."""
 
     def carry_out(self) -> None:
         """Queues and groups, then copies, then their messages, then what depends on both; the removal last."""
         self._queues()
+        self._begin()
         self._copies()
         reach("recorder.changed")
         self._messages()
@@ -86,35 +85,34 @@ class Writing:
         if self._batch.removal is not None:
             self._remove(self._batch.removal)
 
+    def _begin(self) -> None:
+        """Make the tables of this connection where changes wait; empty them."""
+        for name in _WAITING:
+            self._execute(sql(f"messages/{name}"))
+            self._execute(f"DELETE FROM temp.{name}")  # noqa: S608 (a name of ours)
+
     def _copies(self) -> None:
-        born, ended = [], []
+        born, ended, changed = [], [], []
         for copy in self._batch.copies.values():
             record = _record(copy)
             if not copy.born:
-                self._change(copy, dict(zip(_FACTS, record, strict=True)))
+                changed.append((*record, copy.finished_at, copy.superseded))
             elif copy.finished_at is None:
                 born.append(record)
             else:
                 ended.append((*record, copy.processed_at, copy.finished_at))
-        self._connection.executemany(sql("messages/add_delivery"), born)
-        self._connection.executemany(sql("messages/add_finished_delivery"), ended)
+        if changed:
+            insert(self._connection, "messages/take_change", changed)
+            self._end()
+            self._execute(sql("messages/change_deliveries"))
+        insert(self._connection, "messages/add_delivery", born)
+        insert(self._connection, "messages/add_finished_delivery", ended)
 
-    def _change(self, copy: CopyChange, facts: dict[str, Any]) -> None:
-        if copy.finished_at is None:
-            self._execute(sql("messages/change_delivery"), facts)
-            return
-        facts["finished_at"] = copy.finished_at
-        self._execute(sql("messages/end_delivery"), facts)
-        for row in self._execute(sql("messages/delete_delivery"), facts).fetchall():
-            if not copy.superseded:
-                status = copy.status or Status(row["status"])
-                retries = row["retry_count"] if copy.retry_count is None else copy.retry_count
-                self._note_end(copy.message_id, status, retries, copy.processed_at)
-
-    def _note_end(self, message_id: str, status: Status, retries: int, processed_at: int | None) -> None:
-        before, most, done = self._ended.get(message_id, (None, 0, None))
-        worst = status if before is None else least_finished((before, status))
-        self._ended[message_id] = (worst, max(most, retries), processed_at or done)
+    def _end(self) -> None:
+        """Move the copies that ended to history."""
+        self._execute(sql("messages/note_ends"))
+        self._execute(sql("messages/end_deliveries"))
+        self._execute(sql("messages/delete_deliveries"))
 
     def _messages(self) -> None:
         finished, arrived, touched = [], [], []
@@ -124,38 +122,21 @@ class Writing:
                 if message.finished:
                     done = message.updated_at if message.ended_as is Status.COMPLETED else None
                     finished.append((*record, message.ended_as, done, message.updated_at))
-                    continue
-                arrived.append((*record, message.status or Status.PENDING, message.ended_as))
-            touched.append((message.message_id, message.updated_at))
-        self._connection.executemany(sql("messages/add_finished_message"), finished)
-        self._connection.executemany(sql("messages/add_message"), arrived)
-        self._settle(touched)
+                else:
+                    arrived.append((*record, message.status or Status.PENDING, message.ended_as))
+            if message.settled_by_tables:
+                touched.append((message.message_id, message.updated_at))
+        insert(self._connection, "messages/add_finished_message", finished)
+        insert(self._connection, "messages/add_message", arrived)
+        if touched:
+            insert(self._connection, "messages/touch", touched)
+            self._settle()
 
-    def _settle(self, touched: list[tuple[str, int]]) -> None:
+    def _settle(self) -> None:
         """Bring messages in line with what is left of their copies."""
-        for message_id, at in touched:
-            ended, retries, processed_at = self._ended.get(message_id, (None, 0, None))
-            before = self._execute("SELECT ended_as FROM queue_messages WHERE message_id = ?", (message_id,)).fetchone()
-            if before is None:
-                continue
-            ends = [status for status in (ended, before["ended_as"] and Status(before["ended_as"])) if status]
-            facts = {
-                "message_id": message_id,
-                "ended_as": least_finished(ends) if ends else None,
-                "retry_count": retries,
-                "processed_at": processed_at,
-                "finished_at": at,
-                "updated_at": at,
-            }
-            copies = self._execute(sql("messages/open_copies"), (message_id,)).fetchall()
-            if copies:
-                facts["status"] = least_finished(Status(copy["status"]) for copy in copies)
-                facts["retry_count"] = max(retries, *(copy["retry_count"] for copy in copies))
-                self._execute(sql("messages/change_message"), facts)
-            else:
-                facts["status"] = facts["ended_as"]
-                self._execute(sql("messages/finish_message"), facts)
-                self._execute(sql("messages/delete_message"), (message_id,))
+        self._execute(sql("messages/finish_messages"))
+        self._execute(sql("messages/delete_messages"))
+        self._execute(sql("messages/change_messages"))
 
     def _letters(self) -> None:
         for address, letter in self._batch.letters.items():
@@ -199,14 +180,11 @@ class Writing:
             "first": removal.numbers[0],
             "last": removal.numbers[-1],
         }
-        self._ended.clear()
-        rows = self._execute(sql("messages/removed_deliveries"), place).fetchall()
-        for row in rows:
-            copy = CopyChange(row["queue_name"], row["consumer_group"], row["publish_seq"], row["message_id"])
-            copy.status = Status(row["status"]) if row["status"] in DEAD else Status.CANCELLED
-            copy.finished_at = copy.updated_at = removal.at
-            self._change(copy, dict(zip(_FACTS, _record(copy), strict=True)))
-        self._settle([(row["message_id"], removal.at) for row in rows])
+        self._begin()
+        self._execute(sql("messages/removed_deliveries"), {**place, "at": removal.at})
+        self._execute(sql("messages/touch_changed"))
+        self._end()
+        self._settle()
         if removal.dead_too:
             self._execute(sql("messages/removed_letters"), place)
         if removal.dead_too and removal.of_first:

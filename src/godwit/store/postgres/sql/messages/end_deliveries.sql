@@ -38,7 +38,8 @@ ended AS (
         message_id,
         min(godwit_rank(status)) FILTER (WHERE NOT superseded) AS rank,
         max(retry_count) FILTER (WHERE NOT superseded) AS retry_count,
-        max(processed_at) AS processed_at
+        max(processed_at) AS processed_at,
+        max(updated_at) AS updated_at
     FROM gone
     GROUP BY message_id
 )
@@ -46,6 +47,7 @@ UPDATE queue_messages message
 SET
     ended_as = godwit_ranked(least(godwit_rank(message.ended_as), ended.rank)),
     retry_count = greatest(message.retry_count, ended.retry_count),
-    processed_at = coalesce(ended.processed_at, message.processed_at)
+    processed_at = coalesce(ended.processed_at, message.processed_at),
+    updated_at = greatest(message.updated_at, ended.updated_at)
 FROM ended
 WHERE message.message_id = ended.message_id

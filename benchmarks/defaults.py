@@ -1,0 +1,25 @@
+"""Managers as `godwit worker` runs them by default: with the store in the broker's file, scheduler and recorder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from godwit.brokers.sqlite import SqliteBroker
+from godwit.manager import MessageQueueManager
+from godwit.store.sqlite.store import SqliteStore
+
+
+@asynccontextmanager
+async def as_by_default(path: Path) -> AsyncIterator[MessageQueueManager]:
+    """Open a manager of a file, and do beside it what a worker's process does."""
+    async with MessageQueueManager(SqliteBroker(path), store=SqliteStore(path)) as manager:
+        care = [asyncio.create_task(manager.scheduler.run()), asyncio.create_task(manager.books.run())]
+        try:
+            yield manager
+        finally:
+            for task in care:
+                task.cancel()
+            await asyncio.gather(*care, return_exceptions=True)

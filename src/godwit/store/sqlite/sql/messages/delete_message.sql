@@ -1,2 +1,0 @@
--- message id.
-DELETE FROM queue_messages WHERE message_id = ?

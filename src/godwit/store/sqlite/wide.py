@@ -1,0 +1,46 @@
+"""Statements that take many rows of values at once.
+
+The interpreter's lock is given away and asked for again with each statement, and whoever computes meanwhile gives it
+back after five milliseconds. A statement a row would make that the price of a row, with the file locked.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final
+
+from godwit.store.scripts import statement
+
+PACKAGE: Final = "godwit.store.sqlite"
+AT_ONCE: Final = 128
+_ROW: Final = re.compile(r"\((?:\?, )*\?\)")
+
+
+@lru_cache(maxsize=128)
+def wide(name: str, count: int) -> str:
+    """Return the statement in `sql/<name>.sql` with its row of values repeated."""
+    return _ROW.sub(lambda found: ", ".join([found[0]] * count), statement(PACKAGE, name), count=1)
+
+
+def insert(
+    connection: sqlite3.Connection,
+    name: str,
+    rows: Sequence[tuple[Any, ...]],
+    *after: Any,
+    at_once: int = AT_ONCE,
+) -> int:
+    """Carry out a statement for many rows; `after` are its values that follow them. Return how many it changed.
+
+    Rows go in powers of two, so that a handful of prepared statements serves every number of them.
+    """
+    changed, start = 0, 0
+    while start < len(rows):
+        count = min(at_once, 1 << ((len(rows) - start).bit_length() - 1))
+        values = [*chain.from_iterable(rows[start : start + count]), *after]
+        changed += connection.execute(wide(name, count), values).rowcount
+        start += count
+    return changed
