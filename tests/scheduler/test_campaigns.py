@@ -11,7 +11,8 @@ import pytest
 from godwit.core.errors import InvalidSchedule, ScheduleNotFound
 from godwit.core.message import Message
 from godwit.core.schedule import ScheduleStatus
-from godwit.runtime.scheduler_bulk import BATCH, Row, rows_of_file
+from godwit.runtime import scheduler_bulk
+from godwit.runtime.scheduler_bulk import Row, rows_of_file
 from tests.faults.crew import Crew
 from tests.scheduler import loader
 from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
@@ -48,14 +49,16 @@ async def test_a_campaign_is_delivered_once_each(office: Office) -> None:
         assert {one.type for one in found} == {"birthday"}
 
 
-async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office) -> None:
+async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """What bounds the memory: whatever the length of the campaign, three batches are under way at most."""
+    size = 2_000
+    monkeypatch.setattr(scheduler_bulk, "BATCH", size)
     read = 0
     ahead = []
 
     def counted() -> Iterator[Row]:
         nonlocal read
-        for row in rows(3 * BATCH):
+        for row in rows(3 * size):
             read += 1
             yield row
 
@@ -63,9 +66,9 @@ async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office) -> N
         loaded = await mq.scheduler.schedule_many(
             "spring", counted(), progress=lambda done, _added: ahead.append(read - done)
         )
-        assert loaded.added == 3 * BATCH
+        assert loaded.added == 3 * size
     assert len(ahead) == 3
-    assert max(ahead) <= 2 * BATCH
+    assert max(ahead) <= 2 * size
 
 
 async def test_a_campaign_is_cancelled_by_one_call_also_what_the_broker_has(office: Office) -> None:
