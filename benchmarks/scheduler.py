@@ -34,6 +34,16 @@ FUTURE = int(os.environ.get("GODWIT_BENCH_FUTURE", "10000000"))
 DUE = int(os.environ.get("GODWIT_BENCH_DUE", "50000"))
 FEW = 10_000
 PAYLOAD = {"name": "Somebody Somewhere", "text": "Happy birthday to you, and many more of them"}
+REMARKS = (
+    (
+        "Loading on PostgreSQL: one thread packs rows while the server stores those before them, so that the slower of "
+        "the two is what counts; here that is packing, a third of which is the benchmark making its messages."
+    ),
+    (
+        "Loading on SQLite: ids are hashes, and most of what is written are pages of the index that holds them, each "
+        "once a batch. Larger batches write fewer, and keep a broker in the same file waiting for longer."
+    ),
+)
 FUTURE_ROWS = """
 INSERT INTO schedule_firings (id, campaign, key, queue_name, message_id, fire_at, deliver_at, envelope)
 SELECT id, 'future', n::text, 'mail', id::text, at, at, '{}'
@@ -125,8 +135,9 @@ async def future(url: str) -> float:
 
 def results(name: str, loaded: dict[str, float], sent: dict[str, float]) -> list[Result]:
     """Put the numbers of one store together."""
+    floor = 50_000 if name == "postgres" else None
     return [
-        Result(name=f"{name}: load a campaign", unit="rows/s", repeats=[loaded["load"]], goal=50_000),
+        Result(name=f"{name}: load a campaign", unit="rows/s", repeats=[loaded["load"]], goal=50_000, floor=floor),
         Result(name=f"{name}: load, per CPU second of the loader", unit="rows/s", repeats=[loaded["load cpu"]]),
         Result(name=f"{name}: load it again, nothing new", unit="rows/s", repeats=[loaded["again"]]),
         Result(name=f"{name}: cancel it", unit="rows/s", repeats=[loaded["cancel"]]),
@@ -161,4 +172,4 @@ def run() -> Report:
         loaded = asyncio.run(load(f"sqlite:///{Path(folder) / 'a.db'}"))
         sent = asyncio.run(send(f"sqlite:///{Path(folder) / 'b.db'}"))
     found += results("sqlite", loaded, sent)
-    return report("scheduler", {"rows": ROWS, "due": DUE, "future": FUTURE}, found)
+    return report("scheduler", {"rows": ROWS, "due": DUE, "future": FUTURE}, found, REMARKS)

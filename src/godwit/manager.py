@@ -405,6 +405,7 @@ class MessageQueueManager:
             ),
             metrics=self.metrics,
             changed=self.books.notice,
+            learned=self.books.learn,
             clock=self._clock,
             random=self._random,
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from godwit.brokers.contract import Broker
+from godwit.admin.control import GATE_PREFIX
+from godwit.brokers.contract import Broker, SharedEntry
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerError, StoreError, StoreRequired
@@ -27,7 +29,9 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 
 STAND_IN: Final = timedelta(seconds=2)
 """How often a process that does not keep the books sees whether another does."""
-CLAIM_KEY: Final = "books"
+TOLD: Final = timedelta(seconds=10)
+"""The same where a worker tells: it sees the claim beside the pauses that it looks at anyway."""
+CLAIM_KEY: Final = f"{GATE_PREFIX}books"
 
 log = get_logger(__name__)
 
@@ -50,6 +54,8 @@ class Bookkeeping:
         self._prepare, self._metrics, self._clock = prepare, metrics, clock
         self._recorder: Recorder | None = None
         self._forwarder: OutboxForwarder | None = None
+        self._free = asyncio.Event()
+        self._told = False
 
     def store(self, feature: str) -> Store:
         """Return the store that a feature needs."""
@@ -116,14 +122,23 @@ class Bookkeeping:
         if self._recorder is not None:
             self._recorder.notice()
 
+    def learn(self, shared: Mapping[str, SharedEntry]) -> None:
+        """Take note of what a worker of this process sees anyway: whether somebody keeps the books."""
+        self._told = True
+        if CLAIM_KEY not in shared:
+            self._free.set()
+
     async def run(self) -> None:
         """Keep the books until cancelled, for all processes of this broker or, when another does, as its stand-in."""
         claim = Claim(self._broker.shared, CLAIM_KEY, self._owner)
         try:
             while True:
+                self._free.clear()
                 if await _holds(claim):
                     await self._keep(claim)
-                await asyncio.sleep(STAND_IN.total_seconds())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout((TOLD if self._told else STAND_IN).total_seconds()):
+                        await self._free.wait()
         finally:
             await claim.release()
 

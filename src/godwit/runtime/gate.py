@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -12,7 +12,6 @@ from godwit.brokers.contract import Place, Shared, SharedEntry
 from godwit.core.breaker import BreakerRule, Circuit
 from godwit.core.clock import Clock
 from godwit.runtime.breaker import PREFIX, Breaker
-from godwit.runtime.maintenance import KEY as MAINTENANCE_KEY
 
 
 class Gate(Protocol):
@@ -41,13 +40,13 @@ class SharedGate:
             place: Breaker(shared, f"{place[0]}#{place[1]}", owner=owner, rule=rule, clock=clock) for place in places
         }
         self._paused: frozenset[str] = frozenset()
-        self.maintained: SharedEntry | None = None
-        """Who looks after the broker for all processes."""
+        self.seen: Mapping[str, SharedEntry] = {}
+        """What was there at the last look; also who maintains the broker and keeps the books for all processes."""
 
     async def refresh(self) -> bool:
         """Look at the shared state once; say whether pauses were lifted."""
         shared = await self._shared.scan(GATE_PREFIX)
-        self.maintained = shared.get(MAINTENANCE_KEY)
+        self.seen = shared
         before, self._paused = self._paused, frozenset(key for key in shared if key.startswith(PAUSE_PREFIX))
         for breaker in self.breakers.values():
             breaker.learn(shared.get(f"{PREFIX}{breaker.name}"))

@@ -22,7 +22,7 @@ from godwit.store.effects import Outbox, Waiting
 BATCH: Final = 500
 HOLD: Final = timedelta(seconds=60)
 IDLE: Final = timedelta(milliseconds=200)
-LONGEST_IDLE: Final = timedelta(milliseconds=600)
+LONGEST_IDLE: Final = timedelta(seconds=1)
 """How long a message may lie in an outbox that was empty for a while."""
 _LONGEST_DELAY: Final = timedelta(minutes=5)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.brokers.contract import Broker, Delivery, Settlement
+from godwit.brokers.contract import Broker, Delivery, Settlement, SharedEntry
 from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, GodwitError
@@ -32,6 +32,7 @@ from godwit.runtime.heartbeat import ConsumerInstance, Heartbeat, instances
 from godwit.runtime.held import HeldTable
 from godwit.runtime.leaving import Leaving
 from godwit.runtime.looks import Looks
+from godwit.runtime.maintenance import KEY as MAINTENANCE_KEY
 from godwit.runtime.maintenance import MAINTAIN_EVERY, Maintenance
 from godwit.runtime.pulling import Puller
 from godwit.runtime.quarantine import Quarantine
@@ -77,13 +78,14 @@ class Worker:
         settings: WorkerSettings | None = None,
         metrics: QueueMetricsCollector | None = None,
         changed: Callable[[], None] = lambda: None,
+        learned: Callable[[Mapping[str, SharedEntry]], None] = lambda _: None,
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
     ) -> None:
         self.name = name or worker_name()
         self._broker = broker
         self._settings = settings or WorkerSettings()
-        self._changed = changed
+        self._changed, self._learned = changed, learned
         self._clock = clock
         self._random = random or Random()
         self._held = HeldTable()
@@ -262,7 +264,8 @@ class Worker:
             self._broker_away = True
             log.warning("shared state unknown", worker=self.name, error=str(error) or "no answer")
             return REFRESH_EVERY
-        self._maintenance.learn(self._gate.maintained)
+        self._maintenance.learn(self._gate.seen.get(MAINTENANCE_KEY))
+        self._learned(self._gate.seen)
         if self._broker_away:
             self._broker_away = False
             log.info("the broker answers again", worker=self.name)

@@ -25,6 +25,8 @@ T = TypeVar("T")
 PACKAGE: Final = "godwit.store.sqlite"
 BUSY_SECONDS: Final = 10.0
 CHECKPOINT_SECONDS: Final = 1.0
+CACHE_KIB: Final = 1_000
+"""Half of SQLite's own: the system keeps the file in memory too, and a worker has three connections besides."""
 
 
 def sql(name: str) -> str:
@@ -174,4 +176,5 @@ def _connect(path: Path) -> sqlite3.Connection:
         path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     connection.row_factory = sqlite3.Row
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     return connection
