@@ -1,0 +1,181 @@
+"""The caller's input is wrong; nothing was changed."""
+
+from __future__ import annotations
+
+from godwit.core.errors.root import GodwitError, listed, shown
+
+
+class InvalidArgumentError(GodwitError):
+    """The caller's input is wrong; nothing was changed."""
+
+    code = 3
+
+
+class ConfigurationError(InvalidArgumentError):
+    """A line of godwit.toml, an environment variable or an argument cannot be used."""
+
+    def __init__(self, where: str, problem: str, remedy: str) -> None:
+        self.where, self.problem = where, problem
+        self._remedy = remedy
+        super().__init__(where, problem, remedy)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.where}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+
+class InvalidAckId(InvalidArgumentError):
+    """The ack id is unknown, was already used, or its lease was taken back."""
+
+    def __init__(self, ack_id: str) -> None:
+        self.ack_id = ack_id
+        super().__init__(ack_id)
+
+    @property
+    def fact(self) -> str:
+        return f"Invalid ack ID: {self.ack_id}"
+
+    @property
+    def remedy(self) -> str:
+        return "It was settled before, its lease ran out, or it never existed; pull again to get a valid one."
+
+
+class InvalidCondition(InvalidArgumentError):
+    """A routing condition or a group's filter cannot be used; `column` counts from 1, 0 when it has no place."""
+
+    def __init__(self, condition: str, column: int, problem: str, remedy: str) -> None:
+        self.condition, self.column, self.problem = condition, column, problem
+        self._remedy = remedy
+        super().__init__(condition, column, problem, remedy)
+
+    @property
+    def fact(self) -> str:
+        place = f" at column {self.column}" if self.column else ""
+        return f"Condition {shown(self.condition)}{place}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+
+class InvalidMessage(InvalidArgumentError):
+    """A message, or one of a batch, cannot be accepted; none of the batch was published."""
+
+    def __init__(self, field: str, problem: str, remedy: str, index: int | None = None) -> None:
+        self.field, self.problem, self.index = field, problem, index
+        self._remedy = remedy
+        super().__init__(field, problem, remedy, index)
+
+    @property
+    def fact(self) -> str:
+        where = "Message" if self.index is None else f"Message {self.index} of the batch"
+        return f"{where}: {self.field} {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+    def at(self, index: int) -> InvalidMessage:
+        """Return the same error, naming the message's place in its batch."""
+        return InvalidMessage(self.field, self.problem, self._remedy, index)
+
+
+class InvalidName(InvalidArgumentError):
+    """A queue, group, type or message id is not a usable name."""
+
+    def __init__(self, what: str, name: str, allowed: str) -> None:
+        self.what, self.name, self.allowed = what, name, allowed
+        super().__init__(what, name, allowed)
+
+    @property
+    def fact(self) -> str:
+        return f"{shown(self.name)} is not a {self.what} name"
+
+    @property
+    def remedy(self) -> str:
+        return f"Allowed: {self.allowed}."
+
+
+class InvalidSchedule(InvalidArgumentError):
+    """A schedule cannot be kept: its expression, zone, times or key; nothing was stored."""
+
+    def __init__(self, field: str, problem: str, remedy: str) -> None:
+        self.field, self.problem = field, problem
+        self._remedy = remedy
+        super().__init__(field, problem, remedy)
+
+    @property
+    def fact(self) -> str:
+        return f"Schedule: {self.field} {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+
+class InvalidSetting(InvalidArgumentError):
+    """A setting of a queue, a group or a call has an impossible value."""
+
+    def __init__(self, setting: str, value: object, allowed: str) -> None:
+        self.setting, self.value, self.allowed = setting, value, allowed
+        super().__init__(setting, value, allowed)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.setting} is {shown(self.value)}"
+
+    @property
+    def remedy(self) -> str:
+        return f"Allowed: {self.allowed}."
+
+
+class RowsRefused(InvalidArgumentError):
+    """Rows of a table cannot be messages; none of their task's rows was sent."""
+
+    def __init__(self, refused: int, rows: int, samples: tuple[str, ...]) -> None:
+        self.refused, self.rows, self.samples = refused, rows, samples
+        super().__init__(refused, rows, samples)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.refused:,} of {self.rows:,} rows cannot be messages: {'; '.join(self.samples)}"
+
+    @property
+    def remedy(self) -> str:
+        return "Mend or leave out these rows and write the table again."
+
+
+class TransformFailed(InvalidArgumentError):
+    """The application's transform of a queue did not return a usable message; nothing was published."""
+
+    def __init__(self, queue: str, problem: str) -> None:
+        self.queue, self.problem = queue, problem
+        super().__init__(queue, problem)
+
+    @property
+    def fact(self) -> str:
+        return f"The transform of queue {shown(self.queue)} {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return "Return a Message with the same id and queue, made with msgspec.structs.replace()."
+
+
+class UnknownScheme(InvalidArgumentError):
+    """A URL names a broker that does not exist."""
+
+    def __init__(self, scheme: str, known: tuple[str, ...]) -> None:
+        self.scheme, self.known = scheme, known
+        super().__init__(scheme, known)
+
+    @property
+    def fact(self) -> str:
+        return f"No broker has the URL scheme {shown(self.scheme)}"
+
+    @property
+    def remedy(self) -> str:
+        return f"Use one of {listed(self.known)}."
