@@ -25,8 +25,8 @@ T = TypeVar("T")
 PACKAGE: Final = "godwit.store.sqlite"
 BUSY_SECONDS: Final = 10.0
 CHECKPOINT_SECONDS: Final = 1.0
-CACHE_KIB: Final = 1_000
-"""Half of SQLite's own: the system keeps the file in memory too, and a worker has three connections besides."""
+CACHE_KIB: Final = 500
+"""A quarter of what SQLite takes by itself: the system keeps the file in memory too, and a worker shall stay small."""
 
 
 def sql(name: str) -> str:

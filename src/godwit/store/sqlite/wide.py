@@ -16,7 +16,7 @@ from typing import Any, Final
 from godwit.store.scripts import statement
 
 PACKAGE: Final = "godwit.store.sqlite"
-AT_ONCE: Final = 64
+AT_ONCE: Final = 32
 _ROW: Final = re.compile(r"\((?:\?, )*\?\)")
 
 
