@@ -27,7 +27,8 @@ CONCURRENCY: Final = 2
 HANDLER_SECONDS: Final = 0.02
 """Handlers wait, as real ones do for what they call: then there is something to share."""
 MESSAGES_EACH: Final = 20
-SETTLED_SECONDS: Final = 2.0
+SETTLED_SECONDS: Final = 5.0
+"""Then the last of the work is recorded, and whoever looks for more does so as seldom as it ever will."""
 LEAST_SHARE: Final = 0.25
 LOAD: Final = (
     f"workers with several consumers of one queue and group, {CONCURRENCY} messages at once each, handlers of "

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from godwit.brokers.sqlite import SqliteBroker
+from godwit.core.journal import Position
 from godwit.manager import MessageQueueManager
 from godwit.store.sqlite.store import SqliteStore
 
@@ -23,3 +24,15 @@ async def as_by_default(path: Path) -> AsyncIterator[MessageQueueManager]:
             for task in care:
                 task.cancel()
             await asyncio.gather(*care, return_exceptions=True)
+
+
+async def recorded(manager: MessageQueueManager) -> None:
+    """Wait until the recorder has all that is in the journal now."""
+    assert manager.store is not None  # noqa: S101 # these managers have one
+    ends = await manager.broker.journal.shards()
+    while any(
+        end.last_seq and positions.get(shard) != Position(end.epoch, end.last_seq)
+        for positions in [await manager.store.messages.positions()]
+        for shard, end in ends.items()
+    ):
+        await asyncio.sleep(0.02)

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 from benchmarks import crowd, worker_memory
-from benchmarks.defaults import as_by_default
+from benchmarks.defaults import as_by_default, recorded
 from benchmarks.effective import memory_settings, sqlite_settings
 from benchmarks.results import REPEATS, Report, Result, interleaved, ratios, report
 from benchmarks.worker_memory import CONCURRENCY, PAYLOAD, QUEUE, filled
@@ -127,7 +127,7 @@ def on_sqlite(path: Path, count: int, clock: Clock = perf_counter) -> Recorded:
             status_seconds = perf_counter() - asked
             if status is None or status.status is not Status.COMPLETED:
                 raise AssertionError(f"a message that was handled stands as {status}")
-            await manager.books.recorder.catch_up()
+            await recorded(manager)
             return Recorded(rate, count / (clock() - began), status_seconds)
 
     return asyncio.run(measured())
@@ -149,11 +149,11 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
     with tempfile.TemporaryDirectory(prefix="godwit-bench-") as name:
         folder = Path(name)
         fresh = (folder / f"{number}.db" for number in count_up())
-        recorded: list[Recorded] = []
+        runs: list[Recorded] = []
 
         def sqlite() -> float:
-            recorded.append(on_sqlite(next(fresh), count))
-            return recorded[-1].rate
+            runs.append(on_sqlite(next(fresh), count))
+            return runs[-1].rate
 
         rates = interleaved(
             {
@@ -180,12 +180,12 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
         Result(
             name="until all is recorded as well, on SQLite",
             unit="messages/s",
-            repeats=[one.by_the_recorder for one in recorded],
+            repeats=[one.by_the_recorder for one in runs],
         ),
         Result(
             name="status right after the last message, on SQLite",
             unit="s",
-            repeats=[one.status_seconds for one in recorded],
+            repeats=[one.status_seconds for one in runs],
             floor=1.0,
             lower_is_better=True,
         ),

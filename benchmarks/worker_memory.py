@@ -25,6 +25,9 @@ MEGABYTE: Final = 1 << 20
 LOOKS: Final = 10
 """How often the memory is looked at, the last time after the last message."""
 
+WARM_UP: Final = 30_000
+"""Messages handled before the first look: until then caches fill and statements are prepared, as anywhere."""
+
 _processes = multiprocessing.get_context("spawn")
 
 
@@ -46,7 +49,7 @@ def _work(path: Path, count: int, line: Connection) -> None:
     sizes: list[float] = []
 
     async def run() -> None:
-        handled = 0
+        handled = -WARM_UP
         done = asyncio.Event()
         async with as_by_default(path) as manager:
 
@@ -54,7 +57,7 @@ def _work(path: Path, count: int, line: Connection) -> None:
             async def handler(_: Message) -> None:
                 nonlocal handled
                 handled += 1
-                if handled % (count // LOOKS) == 0:
+                if handled > 0 and handled % (count // LOOKS) == 0:
                     sizes.append(_megabytes())
                 if handled == count:
                     done.set()
@@ -75,7 +78,7 @@ def sizes_on_the_way(folder: Path, count: int) -> list[float]:
 
     async def prepare() -> None:
         async with SqliteBroker(path) as broker:
-            await filled(broker, count)
+            await filled(broker, WARM_UP + count)
 
     asyncio.run(prepare())
     ours, theirs = _processes.Pipe()

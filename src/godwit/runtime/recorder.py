@@ -28,7 +28,7 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 READER: Final = "recorder"
 GATHER: Final = timedelta(milliseconds=100)
 """How long transitions are gathered into one transaction."""
-LONGEST_IDLE: Final = timedelta(milliseconds=600)
+LONGEST_IDLE: Final = timedelta(milliseconds=800)
 """How long what other processes did may stay unseen while nothing happens in this one."""
 STANDBY: Final = timedelta(seconds=5)
 PATIENCE: Final = 9

@@ -34,7 +34,8 @@ _DROPPED_AT_ONCE: Final = 2_000
 class SqliteMessages:
     """The projection of the journal: written by the recorder, read by everybody."""
 
-    batch_rows = 1_000
+    batch_rows = 400
+    """Few: a broker in the same file must not wait long for its turn, and a worker that records shall stay small."""
 
     def __init__(self, file: SqliteFile, recording: SqliteRecording) -> None:
         self._file = file
