@@ -28,11 +28,8 @@ async def as_by_default(path: Path) -> AsyncIterator[MessageQueueManager]:
 
 async def recorded(manager: MessageQueueManager) -> None:
     """Wait until the recorder has all that is in the journal now."""
-    assert manager.store is not None  # noqa: S101 # these managers have one
+    assert manager.store is not None
     ends = await manager.broker.journal.shards()
-    while any(
-        end.last_seq and positions.get(shard) != Position(end.epoch, end.last_seq)
-        for positions in [await manager.store.messages.positions()]
-        for shard, end in ends.items()
-    ):
+    wanted = {shard: Position(end.epoch, end.last_seq) for shard, end in ends.items() if end.last_seq}
+    while wanted.items() - dict(await manager.store.messages.positions()).items():  # noqa: ASYNC110
         await asyncio.sleep(0.02)

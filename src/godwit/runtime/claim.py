@@ -11,7 +11,7 @@ from godwit.brokers.contract import Shared
 from godwit.core.errors import BrokerError
 
 CLAIM_FOR: Final = timedelta(seconds=4)
-RENEW_AFTER: Final = 2.0
+RENEW_AFTER: Final = 1.5
 
 
 class Claim:
