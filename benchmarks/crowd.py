@@ -1,7 +1,7 @@
 """Two hundred consumer instances on one SQLite file: whether all get work, and what they cost while there is none.
 
-Each process is all that `godwit worker` runs, with several consumers of the same queue and group; each consumer counts
-for itself.
+Each process is all that `godwit worker` runs by default (without `store` all but scheduler and books), with several
+consumers of the same queue and group; each consumer counts for itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from benchmarks.defaults import as_by_default
+from benchmarks.defaults import as_by_default, without_store
 from benchmarks.results import Result
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.envelope import seal_all
@@ -56,12 +56,12 @@ def _handler(counts: list[int], index: int) -> Callable[[Message], Awaitable[Non
     return handler
 
 
-def one_process(path: Path, consumers: int, line: Connection) -> None:
+def one_process(path: Path, consumers: int, line: Connection, *, store: bool) -> None:
     """Run a worker with several consumers; answer questions about it until told to stop."""
 
     async def work() -> None:
         counts = [0] * consumers
-        async with as_by_default(path) as manager:
+        async with (as_by_default if store else without_store)(path) as manager:
             for index in range(consumers):
                 manager.consumer(QUEUE, concurrency=CONCURRENCY)(_handler(counts, index))
             worker = manager.worker()
@@ -90,6 +90,7 @@ def measure(
     idle_seconds: float,
     each: int = MESSAGES_EACH,
     patience: float = 120,
+    store: bool = True,
 ) -> Crowd:
     """Let `processes` x `consumers` instances share `each` messages per instance, then wait for nothing."""
     path = folder / f"crowd-{processes}-{consumers}.db"
@@ -97,7 +98,9 @@ def measure(
     crew, lines = [], []
     for _ in range(processes):
         ours, theirs = _processes.Pipe()
-        process = _processes.Process(target=one_process, args=(path, consumers, theirs), daemon=True)
+        process = _processes.Process(
+            target=one_process, args=(path, consumers, theirs), kwargs={"store": store}, daemon=True
+        )
         process.start()
         crew.append(process)
         lines.append(ours)

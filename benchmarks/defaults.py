@@ -14,6 +14,13 @@ from godwit.store.sqlite.store import SqliteStore
 
 
 @asynccontextmanager
+async def without_store(path: Path) -> AsyncIterator[MessageQueueManager]:
+    """Open a manager of a file as with GODWIT_STORE_URL=none: what is left is a worker and its broker."""
+    async with MessageQueueManager(SqliteBroker(path)) as manager:
+        yield manager
+
+
+@asynccontextmanager
 async def as_by_default(path: Path) -> AsyncIterator[MessageQueueManager]:
     """Open a manager of a file, and do beside it what a worker's process does."""
     async with MessageQueueManager(SqliteBroker(path), store=SqliteStore(path)) as manager:

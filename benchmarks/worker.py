@@ -32,6 +32,7 @@ LEASE: Final = timedelta(seconds=15)
 MIXED: Final = (20, 10)
 """Processes, and consumers in each: the two hundred instances."""
 WAITING: Final = (2, 50)
+APART: Final = (10, 10)
 IDLE_SECONDS: Final = 10.0
 
 REMARKS: Final = (
@@ -166,6 +167,7 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
         sizes = worker_memory.sizes_on_the_way(folder, memory_count)
         shared = crowd.measure(folder, *MIXED, idle_seconds=IDLE_SECONDS)
         waiting = crowd.measure(folder, *WAITING, idle_seconds=IDLE_SECONDS)
+        apart = crowd.measure(folder, *APART, idle_seconds=IDLE_SECONDS)
         asyncio.run(memory_settings(QueueSpec(name=QUEUE)))
         effective = asyncio.run(sqlite_settings(folder, QueueSpec(name=QUEUE)))
     results = [
@@ -192,6 +194,7 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
         *worker_memory.results(sizes, memory_count),
         *crowd.results(shared, *MIXED),
         *crowd.results(waiting, *WAITING, idle_floor=2.0),
+        *crowd.results(apart, *APART)[-1:],
     ]
     settings = {
         "load": f"handlers that do nothing, {CONCURRENCY} at once, one process, {count:,} messages a repeat",
