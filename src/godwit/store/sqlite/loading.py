@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from godwit.core.clock import to_ms
@@ -32,19 +35,17 @@ async def load(
     """
     fresh = await file.write("loading a campaign", lambda connection: opened(connection, campaign))
     read = added = 0
-    async for batch in _read_ahead(rows, size):
-
-        def step(connection: sqlite3.Connection, batch: list[Values] = batch) -> int:
-            return _stored(connection, campaign, batch, fresh=fresh)
-
-        added += await file.write("loading a campaign", step, durable=False)
-        read += len(batch)
-        report(read, added)
+    async with aclosing(_read_ahead(rows, size)) as batches:
+        async for batch in batches:
+            step = partial(_stored, campaign=campaign, batch=batch, fresh=fresh)
+            added += await file.write("loading a campaign", step, durable=False)
+            read += len(batch)
+            report(read, added)
     await file.write("loading a campaign", lambda connection: _count(connection, campaign, 0))
     return added
 
 
-async def _read_ahead(rows: Iterator[Loading], size: int) -> AsyncIterator[list[Values]]:
+async def _read_ahead(rows: Iterator[Loading], size: int) -> AsyncGenerator[list[Values], None]:
     """Return batches of rows, the next one made in a thread while the last is being stored."""
     left = threading.Event()
     wanted = until(left, rows)
@@ -62,8 +63,9 @@ def _batch(rows: Iterator[Loading], size: int) -> list[Values]:
     found = [
         (known, key, queue, to_ms(deliver_at), message) for known, key, queue, deliver_at, message in islice(rows, size)
     ]
-    # Ids are hashes. In their order each page of the index that holds them is visited once a batch.
-    found.sort()
+    # Ids are hashes. In their order each page of the index that holds them is visited once a batch. Of a key that comes
+    # twice the first row stays the first.
+    found.sort(key=itemgetter(0))
     return found
 
 
@@ -80,7 +82,7 @@ def _check(connection: sqlite3.Connection, campaign: str) -> None:
         raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
 
 
-def _stored(connection: sqlite3.Connection, campaign: str, batch: list[Values], *, fresh: bool) -> int:
+def _stored(connection: sqlite3.Connection, *, campaign: str, batch: list[Values], fresh: bool) -> int:
     """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
     _check(connection, campaign)
     name = "schedules/load" if fresh else "schedules/load_again"
