@@ -36,7 +36,7 @@ CLAIM_LEASE: Final = timedelta(minutes=1)
 GRACE: Final = timedelta(minutes=1)
 """A firing that is at most so late is not missed, whatever the tick."""
 
-LONGEST_NAP: Final = timedelta(seconds=30)
+LONGEST_NAP: Final = timedelta(seconds=5)
 
 _replace = msgspec.structs.replace
 
