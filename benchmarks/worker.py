@@ -26,6 +26,7 @@ from godwit.core.names import GroupName
 from godwit.core.queues import QueueSpec
 from godwit.core.statuses import Status
 from godwit.manager import MessageQueueManager
+from godwit.store.sqlite.store import SqliteStore
 
 GROUP: Final = GroupName("default")
 LEASE: Final = timedelta(seconds=15)
@@ -120,6 +121,8 @@ def on_sqlite(path: Path, count: int, clock: Clock = perf_counter) -> Recorded:
         async with SqliteBroker(path) as broker:
             await filled(broker, count)
             (last,) = await broker.publish([seal(Message(queue=QUEUE, type="order.created", payload=PAYLOAD))])
+        async with SqliteStore(path) as store:
+            await store.ping()  # the tables are made once in the life of a file
         async with as_by_default(path) as manager:
             began = clock()
             rate = await by_worker(manager, count + 1, clock)
