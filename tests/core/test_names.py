@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import re
 import time
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.core.errors import InvalidName
-from godwit.core.names import check_message_id, check_type, group_name, new_message_id, queue_name
+from godwit.core.names import check_message_id, check_type, family_of, group_name, new_message_id, queue_name
 
 ALLOWED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+\-]*")
 
@@ -65,8 +65,18 @@ def test_new_ids_are_unique_and_those_of_a_later_millisecond_sort_later() -> Non
     assert sorted(ids, key=lambda name: name[:13]) == ids
 
 
+def test_ids_made_one_after_the_other_are_of_one_family() -> None:
+    ids = [new_message_id() for _ in range(3_200)]
+    times = {name[:13] for name in ids}
+    families = {family_of(name) for name in ids}
+    assert all(name.startswith(family_of(name)) for name in ids)
+    assert 50 < len(families) <= 101 + len(times), "32 to each, and a new one with every millisecond"
+    for other in ("orders-7", str(uuid4())):
+        assert family_of(other) == other
+
+
 def test_the_random_bits_of_new_ids_vary_everywhere() -> None:
-    ids = [UUID(new_message_id()).int & ((1 << 76) - 1) for _ in range(200)]
+    ids = [UUID(new_message_id()).int & ((1 << 76) - 1) for _ in range(4_000)]  # a hundred families and more
     ones, zeros = 0, 0
     for value in ids:
         ones |= value

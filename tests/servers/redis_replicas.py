@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,16 @@ class RedisSentinels:
         asked = next(server for server in self.sentinels if server.alive)
         _, port = ask(asked, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
         return next(server for server in self.servers if server.port == int(port))
+
+    def await_heir(self, dead: RedisServer) -> int:
+        """Return the moment, in nanoseconds of CLOCK_MONOTONIC, at which the first sentinel names another master."""
+
+        def named() -> bool:
+            addresses = (ask(one, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER) for one in self.sentinels)
+            return any(int(port) != dead.port for _, port in addresses)
+
+        until(named, "another master")
+        return time.monotonic_ns()
 
     @property
     def replica(self) -> RedisServer:

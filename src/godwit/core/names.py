@@ -65,19 +65,32 @@ def check_type(name: str) -> None:
 
 
 def new_message_id() -> MessageId:
-    """Return a fresh UUID of version 7: ids made later sort later, which keeps indexes on them compact."""
+    """Return a fresh UUID of version 7: ids made later sort later, which keeps indexes on them compact.
+
+    Those made one after the other by one process are of one family, 32 to each, as long as the millisecond is the same.
+    """
     try:
         random = _random_digits.pop()
     except IndexError:
         many = os.urandom(10 * _AT_ONCE).hex()
-        random, *rest = [many[start : start + 20] for start in range(0, len(many), 20)]
+        each = [many[start : start + 20] for start in range(0, len(many), 20)]
+        *rest, random = [each[at - at % _FAMILY][:3] + one[3:] for at, one in enumerate(each)]
         _random_digits.extend(rest)
     milliseconds = f"{time.time_ns() // 1_000_000:012x}"
     variant = _VARIANT[random[3]]
     return MessageId(f"{milliseconds[:8]}-{milliseconds[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[7:19]}")
 
 
+def family_of(message_id: str) -> str:
+    """Return what ids of one family have in common: of a UUID of version 7 all but its last 64 bits, else all."""
+    if len(message_id) == _UUID_LENGTH and message_id[14] == "7" and message_id[13] == message_id[18] == "-":
+        return message_id[:18]
+    return message_id
+
+
 _AT_ONCE = 64
+_FAMILY = 32
+_UUID_LENGTH = 36
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _random_digits: list[str] = []
 """Random digits for the next ids: asking the system for each costs more than all else. Never shared with a child."""

@@ -1,9 +1,10 @@
 """Which partition of a queue has a message, also while the queue is growing.
 
-A message is placed by its ordering key, else by its id: a checksum of it gives one of `BUCKETS`, and a table says which
-partition has that. The table is consistent: a queue that grows sends keys from old partitions to new ones only, never
-from one old partition to another, so the numbers of a key's messages (`publish_seq`) go on growing when it moves: those
-of partition `p` begin at `p * SPAN`.
+A message is placed by its ordering key, else by its id; of ids made here by their family, so that messages that were
+made together are stored together, with one script call instead of one for each partition. A checksum gives one of
+`BUCKETS`, and a table says which partition has that. The table is consistent: a queue that grows sends keys from old
+partitions to new ones only, never from one old partition to another, so the numbers of a key's messages (`publish_seq`)
+go on growing when it moves: those of partition `p` begin at `p * SPAN`.
 
 A key that is to move does so when its old partition has nothing of it any more: until then a publish first asks there.
 The script answers in one step, and what is not held there by then never is again, since nothing else brings it back. So
@@ -19,6 +20,7 @@ from typing import Final
 from zlib import crc32
 
 from godwit.core.envelope import Envelope
+from godwit.core.names import family_of
 from godwit.core.queues import QueueSpec
 
 BUCKETS: Final = 4_096
@@ -72,7 +74,7 @@ def partition_of(key: str, partitions: int) -> int:
 
 def routing_key(envelope: Envelope) -> str:
     """Return what decides a message's partition."""
-    return envelope.id if envelope.ordering_key is None else envelope.ordering_key
+    return family_of(envelope.id) if envelope.ordering_key is None else envelope.ordering_key
 
 
 def path_of(key: str, spec: Laid) -> tuple[int, ...]:
@@ -94,7 +96,7 @@ def by_path(envelopes: Sequence[Envelope], indexes: Iterable[int], spec: Laid) -
     for index in indexes:  # the same with fewer calls: this is the way of every publish
         envelope = envelopes[index]
         key = envelope.ordering_key
-        path = table[bucket_of(envelope.id if key is None else key)]
+        path = table[bucket_of(family_of(envelope.id) if key is None else key)]
         if path in parts:
             parts[path].append(index)
         else:

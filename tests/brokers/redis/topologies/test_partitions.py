@@ -12,7 +12,7 @@ import pytest
 
 from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack
 from godwit.brokers.redis import RedisBroker, keys
-from godwit.brokers.redis.partitions import Laid, partition_of, path_of
+from godwit.brokers.redis.partitions import Laid, by_path, partition_of, path_of
 from godwit.brokers.redis.topology import slot_of
 from godwit.core.clock import ManualClock
 from godwit.core.envelope import Envelope, seal
@@ -20,6 +20,7 @@ from godwit.core.errors import InvalidSetting, PartialPublish, QueueFull
 from godwit.core.failure import FailureKind
 from godwit.core.journal import SPAN, Position, decode_chunk, rows_of
 from godwit.core.message import Message
+from godwit.core.names import new_message_id
 from godwit.core.projection import Address, CopyState, Projection
 from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
 from tests.conformance.harness import LONG, G, Q
@@ -77,6 +78,19 @@ def test_a_key_is_looked_for_where_it_was_and_published_where_it_belongs() -> No
         path = path_of(key, spec)
         assert path == tuple(dict.fromkeys((0, partition_of(key, 3), partition_of(key, 6))))
         assert list(path) == sorted(path)
+
+
+def test_messages_made_together_go_together_and_all_partitions_get_as_many() -> None:
+    spec, shares, paths = Laid(name=Q, partitions=6), Counter[int](), 0
+    for _ in range(1_000):
+        ids = [new_message_id() for _ in range(20)]
+        parts = by_path([message(one) for one in ids], range(20), spec)
+        paths += len(parts)
+        shares.update({path[0]: len(indexes) for path, indexes in parts.items()})
+    assert paths < 3 * 1_000, "a call of 20 is not torn into six"
+    assert min(shares.values()) / max(shares.values()) > 0.7
+    keyed = by_path([message(new_message_id(), f"k{number}") for number in range(60)], range(60), spec)
+    assert len(keyed) == 6, "a key decides, where there is one"
 
 
 async def test_six_partitions_use_all_masters(broker: RedisBroker) -> None:
@@ -254,6 +268,22 @@ async def test_waiting_pulls_hear_of_every_partition(broker: RedisBroker) -> Non
         await broker.publish([message(f"m{number}")])
         (found,) = await waiting
         assert found.message_id == f"m{number}"
+
+
+async def test_a_publish_that_is_cancelled_gives_its_connections_back(broker: RedisBroker) -> None:
+    await broker.declare(SIX)
+    await broker.publish([message(f"first{number}") for number in range(20)])
+    for turns in range(12):
+        publishing = asyncio.create_task(broker.publish([message(f"{turns}-{number}") for number in range(20)]))
+        for _ in range(turns % 4):
+            await asyncio.sleep(0)
+        publishing.cancel()
+        await asyncio.wait([publishing])
+    pools = broker._servers._pools.values()
+    await eventually(lambda: not any(pool._busy for pool in pools))
+    assert max(pool.open_connections for pool in pools) <= 5
+    receipts = await broker.publish([message(f"last{number}") for number in range(20)])
+    assert all(receipt.fresh for receipt in receipts)
 
 
 async def test_the_inbox_fills_all_partitions(broker: RedisBroker) -> None:

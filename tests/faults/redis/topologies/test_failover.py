@@ -33,6 +33,8 @@ from tests.servers.redis_topologies import until
 from tests.waiting import eventually
 
 GOES_ON_WITHIN = 10.0
+KNOWS_WITHIN = 2.0
+"""How long after the first sentinel a client may find out; half a second, were the machine not busy."""
 LARGE = b"x" * 20_000
 """Large enough that a few hundred do not fit into the buffers between a master and a replica that is stuck."""
 
@@ -124,12 +126,18 @@ async def test_what_a_failover_loses_was_confirmed_without_min_replicas_only(
             assert await publish_until_unsure(broker, quick, tmp_path / quick, 100, 700) is None
             master.kill()
             os.kill(replica.pid, signal.SIGCONT)
+            heir = asyncio.create_task(asyncio.to_thread(group.await_heir, master))
+            await broker.stats()
+            went_on = time.monotonic_ns()
+            added = (went_on - await heir) / 1e9
             lost, accepted = {}, {}
             for queue in (careful, quick):
                 delivered = await drained(broker, queue)
                 accepted[queue] = {line[1] for line in read(tmp_path / queue)}
                 lost[queue] = accepted[queue] - delivered
                 print(f"{queue}: {len(accepted[queue])} confirmed, {len(lost[queue])} lost")  # shown by pytest -s
+    print(f"{added:.2f} s after the first sentinel knew")
+    assert added < KNOWS_WITHIN
     assert refused is not None
     assert "0 of 1 replicas" in refused.fact
     assert "may or may not survive" in refused.fact
