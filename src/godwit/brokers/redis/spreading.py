@@ -79,7 +79,7 @@ class Spread:
     async def _send(self, queue: Known, indexes: Iterable[int]) -> BaseException | None:
         parts = by_path(self._chunk, indexes, queue.spec)
         waits = queue.spec.min_replicas if self._replicas is None else self._replicas
-        if len(parts) > 1 and len(self._chunk) <= FEW and not (waits or self._mode or self._dead):
+        if len(self._chunk) <= FEW and not (waits or self._mode or self._dead):
             parts = await self._quickly(queue, parts)
             if not parts:
                 return None
