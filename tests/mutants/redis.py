@@ -115,7 +115,7 @@ REDIS: Final = (
     ),
     Mutant(
         name="redis: scripts are not loaded again",
-        file="brokers/redis/server.py",
+        file="brokers/redis/routes.py",
         old='        if what is not None and any(refusal.word == "NOSCRIPT" for refusal in refusals.values()):\n',
         new='        if what is not None and any(refusal.word == "NEVER" for refusal in refusals.values()):\n',
         tests=(f"{OUTAGES}test_scripts_are_loaded_again_after_the_server_forgot_them",),

@@ -1,7 +1,7 @@
 """Calls to the servers: scripts by their hash, sent to whoever has their keys, and patience while that one is away.
 
-This is the one place that reacts to a server's word that another has the key (MOVED, ASK), that the key is on its way
-(TRYAGAIN), or that the server is no master any more (READONLY); see `topology.py` for who has what.
+This is the one place that reacts to a server's word that a key is on its way (TRYAGAIN), or that it is no master any
+more (READONLY); see `topology.py` for who has what, and `routes.py` for redirections.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from godwit.brokers.redis.link import Argument, Link
 from godwit.brokers.redis.looking import Lookout
 from godwit.brokers.redis.pool import CONNECT_SECONDS, Pool, Then
 from godwit.brokers.redis.replies import ELSEWHERE, PASSING, UNTOUCHED, LinkLost, Refused, unavailable
+from godwit.brokers.redis.routes import Routes
 from godwit.brokers.redis.scripts import Script, script
 from godwit.brokers.redis.topology import topology
 from godwit.core.errors import BrokerClosed
@@ -31,8 +32,6 @@ PATIENCE_SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.25
 """Short: the time that a failover takes is for the sentinels and nodes to say, not for us to add to."""
-_ASKING: Final = ("ASKING",)
-_REDIRECTIONS: Final = 5
 
 
 class Servers:
@@ -52,6 +51,7 @@ class Servers:
         self._wait_seconds = wait_seconds
         self._patience_seconds = patience_seconds
         self._pools: dict[Address, Pool] = {}
+        self._routes = Routes(self.topology, self._pool_at)
         self._lookout = Lookout(self.topology, self._drop_others)
         self._blocking: WeakSet[Link] = WeakSet()
         self.closed = False
@@ -212,7 +212,8 @@ class Servers:
                 raise BrokerClosed(f"The Redis broker on {self.shown}")
             seen = self.topology.generation
             try:
-                failure = await self._round(call)
+                await self._ask_before_connecting()
+                failure = await self._routes.round(call)
             except LinkLost as error:
                 failure = error
                 if not again:
@@ -233,65 +234,6 @@ class Servers:
             if isinstance(failure, LinkLost) or failure.word in ELSEWHERE:
                 await self._lookout.look_again(seen)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    async def _round(self, call: Call) -> LinkLost | Refused | None:
-        """Send what has no reply yet to those who have the keys; return why something has none still."""
-        await self._ask_before_connecting()
-        for _ in range(_REDIRECTIONS):
-            parts: dict[Address, list[int]] = {}
-            for index in call.left:
-                address = self.topology.address_of(call.key(index))
-                if address is None:
-                    return Refused("CLUSTERDOWN no server is known to have the key")
-                parts.setdefault(address, []).append(index)
-            if len(parts) == 1:
-                ((address, indexes),) = parts.items()
-                problem: LinkLost | Refused | None = await self._send(call, address, indexes)
-            else:
-                problem = await self._send_to_all(call, parts)
-            if problem is None or not str(problem).startswith("MOVED "):
-                return problem
-        return Refused("TRYAGAIN it was redirected too often")
-
-    async def _send_to_all(self, call: Call, parts: dict[Address, list[int]]) -> LinkLost | Refused | None:
-        sent = [self._send(call, address, indexes) for address, indexes in parts.items()]
-        problem: LinkLost | Refused | None = None
-        for result in await asyncio.gather(*sent, return_exceptions=True):
-            if isinstance(result, BaseException) and not isinstance(result, LinkLost):
-                raise result
-            problem = problem or result
-        return problem
-
-    async def _send(self, call: Call, address: Address, indexes: Sequence[int]) -> Refused | None:
-        """Send some commands to one server; return the last refusal, after having learned from all of them."""
-        pool, what = self._pool_at(address), call.what
-        refusals = call.take(indexes, await pool.call(*call.words(indexes), signed=call.signed, then=call.then))
-        if what is not None and any(refusal.word == "NOSCRIPT" for refusal in refusals.values()):
-            (loaded,) = await pool.call(("SCRIPT", "LOAD", what.source))
-            if isinstance(loaded, hiredis.ReplyError):
-                return Refused(str(loaded))
-            indexes = list(refusals)
-            refusals = call.take(indexes, await pool.call(*call.words(indexes), signed=call.signed, then=call.then))
-        problem: Refused | None = None
-        for index, refusal in refusals.items():
-            word, *where = str(refusal).split(" ")
-            if word == "MOVED":
-                self.topology.moved(int(where[0]), where[1], address)
-            elif word == "ASK" and (asked := await self._send_asking(call, index, where[1], address)) is None:
-                continue
-            problem = refusal if word != "ASK" else asked
-        return problem
-
-    async def _send_asking(self, call: Call, index: int, place: str, address: Address) -> Refused | None:
-        """Send a command to the server that is getting its slot."""
-        pool, what = self._pool_at(self.topology.named(place, address)), call.what
-        for _ in range(2):
-            replies = await pool.call(_ASKING, *call.words([index]), signed=call.signed, then=call.then)
-            refusal = call.take([index], replies[1:]).get(index)
-            if refusal is None or refusal.word != "NOSCRIPT" or what is None:
-                return refusal
-            await pool.call(("SCRIPT", "LOAD", what.source))
-        return refusal
 
     async def blocking(self, key: str) -> Link:
         """Return a connection of its own, outside the pools, for commands that block for a key."""
