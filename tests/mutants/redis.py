@@ -39,11 +39,18 @@ REDIS: Final = (
         tests=seen_by("promise_07_order.py::test_a_retried_message_comes_before_those_never_delivered"),
     ),
     Mutant(
-        name="redis: a publish wakes nobody",
+        name="redis: a publish of several messages wakes nobody",
         file="brokers/lua/arrive.lua",
         old="  if rings then redis.call('ZADD', KEYS[6 + (g - 1) * BLOCK], 0, 'w') end\n",
         new="",
-        tests=(f"{OUTAGES}test_a_publish_wakes_a_waiting_pull_long_before_the_next_look",),
+        tests=(f"{OUTAGES}test_a_publish_wakes_a_waiting_pull_long_before_the_next_look[2]",),
+    ),
+    Mutant(
+        name="redis: a publish of one message wakes nobody",
+        file="brokers/lua/arrive_one.lua",
+        old="  call('ZADD', KEYS[6], 0, 'w')\n",
+        new="",
+        tests=(f"{OUTAGES}test_a_publish_wakes_a_waiting_pull_long_before_the_next_look[1]",),
     ),
     Mutant(
         name="redis: a pull that leaves messages behind wakes nobody",

@@ -153,7 +153,8 @@ def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_looks")
-async def test_a_publish_wakes_a_waiting_pull_long_before_the_next_look() -> None:
+@pytest.mark.parametrize("several", [1, 2])
+async def test_a_publish_wakes_a_waiting_pull_long_before_the_next_look(several: int) -> None:
     server = fresh()
     async with RedisBroker(server.url) as worker, RedisBroker(server.url) as publisher:
         await publisher.declare(QueueSpec(name=Q))
@@ -161,8 +162,9 @@ async def test_a_publish_wakes_a_waiting_pull_long_before_the_next_look() -> Non
             pull = asyncio.create_task(take(worker, wait=timedelta(seconds=30)))
             if n % 2:
                 await real_time(timedelta(milliseconds=20))
-            await publisher.publish([message(f"m{n}")])
-            assert await asyncio.wait_for(pull, 5) == [f"m{n}"]
+            names = [f"m{n}-{one}" for one in range(several)]
+            await publisher.publish([message(name) for name in names])
+            assert await asyncio.wait_for(pull, 5) == names
 
 
 @pytest.mark.usefixtures("no_looks")
