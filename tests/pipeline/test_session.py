@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from godwit.core.errors import GodwitError, JavaRequired, SparkUnavailable
+from godwit.core.errors import GodwitError, JavaRequired, QueueNotFound, SparkUnavailable
 from godwit.pipeline import classes
 from godwit.pipeline.gateway import Jvm
 from godwit.pipeline.runfolder import LOCK, PREFIX, run_folder, sweep
@@ -95,8 +96,9 @@ with run_folder(Path(sys.argv[1])) as folder:
 def test_errors_of_ours_come_back_from_spark_as_themselves() -> None:
     from godwit.pipeline.failures import translated
 
-    trace = "Traceback\ngodwit.core.errors.QueueNotFound: Queue 'oders' is not declared. Declare it.\n SQLSTATE"
-    error = translated(RuntimeError(trace))
+    said = "".join(traceback.format_exception_only(QueueNotFound("oders")))
+    error = translated(RuntimeError(f"Traceback\n{said} SQLSTATE"))
     assert isinstance(error, GodwitError)
-    assert "Queue 'oders' is not declared" in str(error)
+    assert "QueueNotFound" in str(error)
+    assert "'oders'" in str(error)
     assert os.linesep not in translated(RuntimeError("[UNRESOLVED_COLUMN] A column is missing\n== SQL ==")).fact

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from godwit.core.errors import GodwitError, PipelineFailed
 
-_OURS: Final = re.compile(r"^godwit\.core\.errors\.(\w+): (.+)$", re.MULTILINE)
+_OURS: Final = re.compile(r"^godwit\.core\.errors\.(?:\w+\.)*(\w+): (.+)$", re.MULTILINE)
 _CLASS: Final = re.compile(r"\[[A-Z][A-Z_.0-9]+\] ?(.+)$", re.MULTILINE)
 
 
