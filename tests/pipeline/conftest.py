@@ -30,8 +30,8 @@ TIMEOUT_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "280"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
-            shared = "spark" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("spark" if shared else f"spark {item.path.stem}"))
+            used = [name for name in ("spark", "jvm") if name in getattr(item, "fixturenames", ())]
+            item.add_marker(pytest.mark.xdist_group(" ".join(used) or f"spark {item.path.stem}"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
