@@ -114,7 +114,7 @@ class Recorded(NamedTuple):
     """How long it took, right after the last message, to say where one of them stood."""
 
 
-def on_sqlite(path: Path, count: int, clock: Clock = perf_counter) -> Recorded:
+def on_sqlite(path: Path, count: int, clock: Clock = perf_counter, *, until_recorded: bool = True) -> Recorded:
     """Return how a worker on a fresh file gets on, with the recorder and the scheduler that run by default."""
 
     async def measured() -> Recorded:
@@ -131,7 +131,8 @@ def on_sqlite(path: Path, count: int, clock: Clock = perf_counter) -> Recorded:
             status_seconds = perf_counter() - asked
             if status is None or status.status is not Status.COMPLETED:
                 raise AssertionError(f"a message that was handled stands as {status}")
-            await recorded(manager)
+            if until_recorded:
+                await recorded(manager)
             return Recorded(rate, count / (clock() - began), status_seconds)
 
     return asyncio.run(measured())

@@ -31,7 +31,7 @@ GATHER: Final = timedelta(milliseconds=100)
 LONGEST_IDLE: Final = timedelta(milliseconds=800)
 """How long what other processes did may stay unseen while nothing happens in this one."""
 STANDBY: Final = timedelta(seconds=5)
-PATIENCE: Final = 14
+PATIENCE: Final = 80
 """How many times as long as it worked a recorder rests that cannot keep up anyway."""
 LONGEST_REST: Final = timedelta(seconds=1)
 BEHIND_MOST: Final = 500_000
