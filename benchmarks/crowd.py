@@ -27,8 +27,9 @@ CONCURRENCY: Final = 2
 HANDLER_SECONDS: Final = 0.02
 """Handlers wait, as real ones do for what they call: then there is something to share."""
 MESSAGES_EACH: Final = 20
-SETTLED_SECONDS: Final = 5.0
-"""Then the last of the work is recorded, and whoever looks for more does so as seldom as it ever will."""
+SETTLED_SECONDS: Final = 2.0
+RECORDED_SECONDS: Final = 3.0
+"""With a store: then the last of the work is recorded, and whoever looks for more does so as seldom as it ever will."""
 LEAST_SHARE: Final = 0.25
 LOAD: Final = (
     f"workers with several consumers of one queue and group, {CONCURRENCY} messages at once each, handlers of "
@@ -113,7 +114,7 @@ def measure(
             raise AssertionError(f"{sum(_ask(lines, 'handled'))} of {count} messages handled in {patience:g} s")
         time.sleep(0.05)
     seconds = time.monotonic() - started
-    time.sleep(SETTLED_SECONDS)
+    time.sleep(SETTLED_SECONDS + RECORDED_SECONDS * store)
     before, began = _ask(lines, "counts"), time.monotonic()
     time.sleep(idle_seconds)
     after, waited = _ask(lines, "counts"), time.monotonic() - began

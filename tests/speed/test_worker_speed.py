@@ -18,8 +18,6 @@ from benchmarks.worker import bare, on_memory, on_sqlite
 
 TRIES = 4
 COUNT = 20_000
-SQLITE_COUNT = 40_000
-"""As in the benchmark: a worker that keeps books has more to begin with."""
 MEMORY_FLOOR, SQLITE_FLOOR = 40_000, 0.6
 
 
@@ -40,8 +38,8 @@ def test_a_worker_on_sqlite_reaches_its_share_of_the_bare_broker(tmp_path: Path)
     while len(seen) < TRIES and max(seen, default=0) < SQLITE_FLOOR:
         pairs = [
             (
-                on_sqlite(next(fresh), SQLITE_COUNT, process_time, until_recorded=False).rate,
-                bare(next(fresh), SQLITE_COUNT, process_time),
+                on_sqlite(next(fresh), COUNT, process_time, until_recorded=False).rate,
+                bare(next(fresh), COUNT, process_time),
             )
             for _ in range(3)
         ]

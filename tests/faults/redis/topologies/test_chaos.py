@@ -24,7 +24,7 @@ from tests.servers.redis_replicas import UNDER_LOAD, RedisSentinels, redis_senti
 from tests.servers.redis_topologies import until
 from tests.waiting import eventually
 
-MANY = 3_000
+MANY = 4_000
 SOME = 4_000
 MUCH = 200
 KILLS = 8
