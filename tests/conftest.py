@@ -11,7 +11,7 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, Phase, settings
 
-from tests import stuck
+from tests import groups, stuck
 from tests.failing import Failures
 from tests.servers import lasting
 
@@ -38,11 +38,19 @@ def pytest_configure(config: pytest.Config) -> None:
         stuck.watch()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config))
+        if config.pluginmanager.has_plugin("xdist"):
+            config.pluginmanager.register(groups)
 
 
-def pytest_runtest_logstart(nodeid: str) -> None:
-    """Note which test runs."""
-    stuck.begin(nodeid)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Note which test runs, and for how long it may."""
+    stuck.begin(item.nodeid, _seconds(item))
+
+
+def pytest_runtest_logfinish() -> None:
+    """Note that no test runs: a process may wait as long as others work."""
+    stuck.rest()
 
 
 def pytest_sessionfinish() -> None:
@@ -58,11 +66,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     xdist 3.8 writes the group (`xdist_group`) into a field that pytest 9.2 does not read.
     """
     for item in items:
-        marker = item.get_closest_marker("timeout")
-        if marker is not None and marker.args[0] > stuck.LONGEST_TEST_SECONDS:
+        if _seconds(item) > stuck.LONGEST_TEST_SECONDS:
             raise pytest.UsageError(
-                f"{item.nodeid} asks for {marker.args[0]} s; {stuck.LONGEST_TEST_SECONDS} is the most."
+                f"{item.nodeid} asks for {_seconds(item)} s; {stuck.LONGEST_TEST_SECONDS} is the most."
             )
         grouped = getattr(item, "_nodeid", None)
         if grouped is not None and grouped != item.nodeid:
             item._id = coerce_node_id(grouped)
+
+
+def _seconds(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0] if marker is not None else item.config.getini("timeout"))

@@ -16,5 +16,9 @@ class Failures:
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
             crash = getattr(report.longrepr, "reprcrash", None)
-            why = f"{crash.path}:{crash.lineno}: {crash.message.splitlines()[0]}" if crash and crash.message else "?"
+            why = (
+                f"{crash.path}:{crash.lineno}: {crash.message.splitlines()[0]}"
+                if crash and crash.message
+                else str(report.longrepr)
+            )
             terminal.write_line(f"\nfailed in {report.duration:.0f} s: {report.nodeid} ({report.when}): {why[:400]}")

@@ -1,17 +1,20 @@
 """The last resort against a test that hangs where no signal reaches it: its process says where it stands and ends.
 
-pytest-timeout interrupts a test by a signal, which a call that catches everything, or a native wait, can swallow. This
-looks from a thread. Under xdist the test then counts as failed and another process goes on with the rest.
+pytest-timeout interrupts a test by a signal, which a call that catches everything, or a native wait, can swallow; and a
+task that ignores being cancelled then holds up the end of its event loop. This looks from a thread. Under xdist the
+test counts as failed and another process goes on with the rest (`tests/groups.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import os
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 LONGEST_TEST_SECONDS = max(600, int(os.environ.get("GODWIT_SPARK_TIMEOUT", "0")))
@@ -20,12 +23,19 @@ GRACE_SECONDS = 45
 
 _doing = "nothing"
 _since = time.monotonic()
+_until = float("inf")
 
 
-def begin(what: str) -> None:
-    """Note what this process does from now on."""
-    global _doing, _since
+def begin(what: str, seconds: float = LONGEST_TEST_SECONDS) -> None:
+    """Note what this process does from now on, and how long that may take."""
+    global _doing, _since, _until  # noqa: PLW0603 -- there is one process
     _doing, _since = what, time.monotonic()
+    _until = _since + seconds + GRACE_SECONDS
+
+
+def rest() -> None:
+    """Note that this process waits for work, which may take any time."""
+    begin("nothing", float("inf"))
 
 
 def watch() -> None:
@@ -34,10 +44,14 @@ def watch() -> None:
 
 
 def _look() -> None:
-    while time.monotonic() - _since < LONGEST_TEST_SECONDS + GRACE_SECONDS:
-        time.sleep(5)
+    while time.monotonic() < _until:
+        time.sleep(min(5, max(0.1, _until - time.monotonic())))
     print(f"\nstuck for {time.monotonic() - _since:.0f} s: {_doing}", file=sys.__stderr__, flush=True)
     faulthandler.dump_traceback(file=2, all_threads=True)
+    with suppress(Exception):  # seen from another thread, tasks may change meanwhile
+        for task in list(asyncio.tasks._all_tasks):  # type: ignore[attr-defined]  # those of every loop
+            if not task.done():
+                task.print_stack(file=sys.__stderr__)
     for pid in _descendants(os.getpid()):
         try:
             os.kill(pid, signal.SIGKILL)

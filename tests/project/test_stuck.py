@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import pytest
+
 from tests.waiting import eventually
 
 _HANGS = """
-import subprocess, sys, time
+import asyncio, subprocess, sys
 from tests import stuck
-stuck.LONGEST_TEST_SECONDS = stuck.GRACE_SECONDS = 0
+stuck.GRACE_SECONDS = 0
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(child.pid, flush=True)
-stuck.begin("a test that sleeps")
 stuck.watch()
-time.sleep(600)
+stuck.rest()
+async def a_task_that_sleeps():
+    stuck.begin("a test that sleeps", 1)
+    await asyncio.sleep(600)
+asyncio.run(a_task_that_sleeps())
+"""
+_DIES = """
+import os, time, pytest
+@pytest.mark.xdist_group("together")
+@pytest.mark.parametrize("number", range(3))
+def test_that_dies_in_the_middle(number):
+    time.sleep(0.5)
+    if number == 1:
+        os._exit(1)
+@pytest.mark.parametrize("number", range(5))
+def test_that_passes(number):
+    pass
+def test_that_dies_last():
+    time.sleep(2)
+    os._exit(1)
 """
 
 
@@ -27,6 +48,31 @@ async def test_a_process_that_hangs_says_where_and_takes_its_children_along() ->
 
     assert process.returncode == 1
     assert b"a test that sleeps" in stacks
+    assert b"a_task_that_sleeps" in stacks
     assert b'File "<string>"' in stacks
     status = Path(f"/proc/{int(said)}/stat")
     await eventually(lambda: not status.exists() or " Z " in status.read_text())
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+async def test_processes_that_die_cost_their_own_tests_only(tmp_path: Path, processes: int) -> None:
+    (tmp_path / "test_deadly.py").write_text(_DIES)
+    pytest_run = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.groups",
+        "-n",
+        str(processes),
+        "--dist",
+        "loadgroup",
+        ".",
+    )
+    process = await asyncio.create_subprocess_exec(
+        *pytest_run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path.cwd())}, stdout=PIPE
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 110)
+
+    assert process.returncode == 1
+    assert b"2 failed, 7 passed" in said
