@@ -11,7 +11,7 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, Phase, settings
 
-from tests import groups, stuck
+from tests import groups, stolen, stuck
 from tests.failing import Failures
 from tests.servers import lasting
 
@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "xdist_group(name): tests that one process runs; planted bugs go without xdist")
     if not config.getoption("numprocesses", None):  # with workers, the first process only waits for them
         stuck.watch()
+        stolen.watch()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config))
         if config.pluginmanager.has_plugin("xdist"):

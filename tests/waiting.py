@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+
+from tests.stolen import calm
 
 PATIENCE = timedelta(seconds=10)
 _POLL_SECONDS = 0.005
@@ -18,13 +19,13 @@ async def eventually(
     within: timedelta = PATIENCE,
     what: str = "the condition",
 ) -> None:
-    """Return as soon as `condition` holds; fail when it does not `within` that time."""
-    deadline = time.monotonic() + within.total_seconds()
+    """Return as soon as `condition` holds; fail when it does not `within` that time of this machine."""
+    deadline = calm() + within.total_seconds()
     while True:
         held = condition()
         if await held if inspect.isawaitable(held) else held:
             return
-        if time.monotonic() > deadline:
+        if calm() > deadline:
             raise AssertionError(f"{what} did not come true within {within}")
         await asyncio.sleep(_POLL_SECONDS)
 

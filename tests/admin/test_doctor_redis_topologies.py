@@ -57,7 +57,6 @@ async def test_one_queue_with_all_the_work_is_a_hot_slot() -> None:
     assert "partitions = 6" in found.remedy
 
 
-@pytest.mark.timeout(120)
 async def test_slots_that_nobody_serves_are_a_problem() -> None:
     with redis_cluster(node_timeout_ms=1_000) as cluster:
         cluster.masters[2].kill()
@@ -81,7 +80,6 @@ async def test_sentinels_that_are_well_are_said_to_be() -> None:
         await examine(group.url.rpartition("/")[0] + "/nobody", span=SPAN)
 
 
-@pytest.mark.timeout(120)
 async def test_lost_sentinels_and_a_replica_that_lags_are_told() -> None:
     with redis_sentinels(down_after_ms=NEVER_MS) as group:
         os.kill(group.replica.pid, signal.SIGSTOP)

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from godwit.core import errors
 from godwit.core.errors import GodwitError
 from tests.cli.documented import PAGE, commands, help_of, page_with, section
 from tests.cli.terminal import Terminal
+from tests.stolen import calm
 
 
 def test_the_version_is_printed(terminal: Terminal) -> None:
@@ -168,9 +168,9 @@ def test_control_c_ends_a_watch_well_and_a_wait_with_130(terminal: Terminal) -> 
 
 def leased_or_waiting(process: subprocess.Popen[bytes]) -> None:
     """Wait until the process has opened the broker: then it waits for messages."""
-    deadline = time.monotonic() + 20
+    deadline = calm() + 20
     descriptors = Path(f"/proc/{process.pid}/fd")
-    while time.monotonic() < deadline:
+    while calm() < deadline:
         with contextlib.suppress(OSError):  # descriptors come and go
             if any("godwit.db" in str(entry.readlink()) for entry in descriptors.iterdir()):
                 return

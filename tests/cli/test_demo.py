@@ -18,7 +18,6 @@ from godwit.cli.demo.verdict import Verdict, judge
 from godwit.core.names import GroupName, QueueName
 from tests.cli.terminal import Terminal
 
-pytestmark = pytest.mark.timeout(180)
 ORDERS = Place(QueueName("orders"), GroupName("billing"))
 EVENTS = Place(QueueName("events"), GroupName("stock"))
 

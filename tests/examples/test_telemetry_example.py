@@ -14,8 +14,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from godwit.brokers.urls import connect
 from godwit.core.failure import FailureKind
 from godwit.core.names import QueueName
@@ -63,7 +61,6 @@ def stored(database: Path) -> list[tuple[str, str]]:
             return []
 
 
-@pytest.mark.timeout(180)
 async def test_three_streamers_and_five_collectors_share_one_stream_and_survive_a_kill(tmp_path: Path) -> None:
     database = tmp_path / "readings.db"
     with redis_server() as server:

@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from godwit.brokers.sqlite.backup import backup
 from tests.conformance.harness import Harness
 from tests.faults.crew import Crew
@@ -19,7 +17,6 @@ from tests.waiting import eventually
 BACKUPS = 20
 
 
-@pytest.mark.timeout(120)
 async def test_a_backup_taken_at_any_moment_opens_and_is_consistent(tmp_path: Path, crew: Crew, file: Harness) -> None:
     await file.declare(ORDERED)
     storm = Storm(crew=crew, place=tmp_path, random=Random(5), count=200_000, workers=2)

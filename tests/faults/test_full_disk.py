@@ -89,7 +89,6 @@ class Drain:
         await eventually(finished, what="the rest of the work")
 
 
-@pytest.mark.timeout(120)
 async def test_on_a_full_disk_publishes_are_refused_and_nothing_accepted_is_lost(small_disk: Path) -> None:
     accepted: set[str] = set()
     drain = Drain()
@@ -105,7 +104,6 @@ async def test_on_a_full_disk_publishes_are_refused_and_nothing_accepted_is_lost
     await reconciled(small_disk, accepted, drain.done)
 
 
-@pytest.mark.timeout(120)
 async def test_a_little_room_is_enough_to_drain_a_full_disk(small_disk: Path) -> None:
     """The log must not take the room that came back: then the file could never take the log in."""
     ballast = small_disk / "ballast"
@@ -120,7 +118,6 @@ async def test_a_little_room_is_enough_to_drain_a_full_disk(small_disk: Path) ->
     await reconciled(small_disk, accepted, drain.done)
 
 
-@pytest.mark.timeout(120)
 async def test_at_the_page_limit_publishes_are_refused_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
     accepted: set[str] = set()
     drain = Drain()
@@ -143,7 +140,6 @@ async def reconciled(place: Path, accepted: set[str], done: set[str]) -> None:
     assert set(ids(rows, "acked")) == accepted == done
 
 
-@pytest.mark.timeout(120)
 async def test_a_full_disk_under_load_from_several_processes_loses_nothing(small_disk: Path, crew: Crew) -> None:
     async with SqliteBroker(small_disk / DATABASE) as broker:
         await broker.declare(QueueSpec(name=Q))

@@ -7,8 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from tests.conformance.harness import LONG, Harness
 from tests.faults.crew import Crew
 from tests.faults.judge import consistent, drained, ids, overlaps, url_of
@@ -24,7 +22,6 @@ LONE_PUBLISHERS = 1_000
 AT_ONCE = 6
 
 
-@pytest.mark.timeout(180)
 async def test_kills_at_random_over_20_000_messages_lose_nothing(tmp_path: Path, crew: Crew, file: Harness) -> None:
     await file.declare(ORDERED)
     storm = Storm(crew=crew, place=tmp_path, random=Random(7), count=MANY)
@@ -37,7 +34,6 @@ async def test_kills_at_random_over_20_000_messages_lose_nothing(tmp_path: Path,
     found.verify()
 
 
-@pytest.mark.timeout(120)
 async def test_an_id_returned_to_a_publisher_that_dies_at_once_is_delivered(
     tmp_path: Path, crew: Crew, file: Harness
 ) -> None:
@@ -82,7 +78,6 @@ def _sockets(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if (Path(folder) / name).is_socket()]
 
 
-@pytest.mark.timeout(120)
 async def test_ten_competing_processes_never_hold_the_same_message_at_once(
     tmp_path: Path, crew: Crew, file: Harness
 ) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 CORES = 2
-TIMEOUT_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "280"))
+TIMEOUT_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "600"))
 """A batch of a second takes ten on a machine with other work, and a test interrupted inside Spark breaks the next."""
 
 

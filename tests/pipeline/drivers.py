@@ -22,6 +22,7 @@ from godwit.pipeline.jobs.run import RunSettings
 from godwit.pipeline.runfolder import run_folder
 from godwit.pipeline.session import JVM_OPTIONS, configuration
 from tests.project.specification import ROOT
+from tests.stolen import calm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,9 +130,9 @@ def kill_all() -> None:
 
 def until(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for a condition."""
-    deadline = time.monotonic() + seconds
+    deadline = calm() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "too late"
+        assert calm() < deadline, "too late"
         time.sleep(0.05)
 
 

@@ -79,19 +79,19 @@ def check(machine: type[Working], examples: int) -> None:
     assert {what for what in wanted if not machine.seen[what]} == set()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_memory_broker_does_what_the_model_does() -> None:
     check(MemoryAgainstTheModel, MODEL_EXAMPLES)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in {"memory", *REAL_TIME, *TOPOLOGIES}])
 def test_every_other_broker_does_what_the_memory_broker_does(backend: str) -> None:
     machine = type(f"{backend}AgainstMemory", (BrokerAgainstMemory,), {"backend": backend, "seen": Counter()})
     check(machine, EXAMPLES)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("backend", sorted(TOPOLOGIES))
 def test_several_servers_together_do_what_the_memory_broker_does(backend: str) -> None:
     seen: Counter[str] = Counter()

@@ -204,7 +204,7 @@ class RabbitAgainstAModel(RuleBasedStateMachine):
         assert {copy.address: copy for copy in snapshot.copies} == self.told.copies
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.xdist_group("rabbitmq")
 def test_rabbitmq_does_what_its_model_does() -> None:
     RabbitAgainstAModel.seen.clear()

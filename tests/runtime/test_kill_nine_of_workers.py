@@ -9,8 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from godwit.cli.demo.tally import Tally
 from tests.runtime.workers import STARTED, Shop
 from tests.waiting import eventually
@@ -33,7 +31,6 @@ async def held_by(shop: Shop, tally: Tally, pid: int) -> set[str]:
     return {name for holder, name in tally.leases.values() if f"-{pid}-" in holder}
 
 
-@pytest.mark.timeout(150)
 async def test_kills_of_supervised_workers_lose_nothing_and_repeat_only_what_the_victims_held(shop: Shop) -> None:
     random, tally, held = Random(11), Tally(), list[str]()
     await shop.publish(*["work"] * MESSAGES)

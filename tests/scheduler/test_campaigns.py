@@ -125,7 +125,6 @@ async def test_a_file_of_lines_is_a_campaign(office: Office, tmp_path: Path) -> 
         assert b.attributes == {"lang": "no"}
 
 
-@pytest.mark.timeout(120)
 async def test_a_load_that_is_killed_is_completed_by_loading_again(harness: StoreHarness) -> None:
     count = 3 * loader.BATCH
     crew = Crew()

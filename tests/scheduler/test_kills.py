@@ -124,7 +124,7 @@ class Shift:
             self._clerks[place] = self._start()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_kills_lose_and_double_nothing_over_a_change_of_the_clock(harness: StoreHarness, tmp_path: Path) -> None:
     clock = FileClock.make(tmp_path / "clock", to_ms(BEGIN))
     url = harness.url if harness.backend == "postgres" else f"sqlite:///{tmp_path / 'broker.db'}"

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.stolen import calm
+
 HOST = "127.0.0.1"
 START_SECONDS = 90
 STOP_SECONDS = 20
@@ -56,9 +58,9 @@ def await_server(
     ready: Callable[[], bool], process: subprocess.Popen[Any], log: Path, *, seconds: float = START_SECONDS
 ) -> None:
     """Return when the server is ready; raise with the end of its log when it ends or takes too long."""
-    deadline = time.monotonic() + seconds
+    deadline = calm() + seconds
     while not ready():
-        if process.poll() is not None or time.monotonic() > deadline:
+        if process.poll() is not None or calm() > deadline:
             text = log.read_text(errors="replace")[-2_000:] if log.exists() else ""
             ended = "ended" if process.poll() is not None else f"was not ready within {seconds:.0f} s"
             raise ServerDown(f"{process.args!r} {ended}:\n{text}")

@@ -13,6 +13,7 @@ import redis
 
 from tests.servers.processes import HOST, ServerDown
 from tests.servers.redis import STARTS, TAKEN, Program, RedisServer
+from tests.stolen import calm
 
 T = TypeVar("T")
 SETTLE_SECONDS = 60.0
@@ -28,12 +29,12 @@ def ask(server: RedisServer, *words: Any) -> Any:
 
 def until(condition: Callable[[], bool], what: str, *, seconds: float = SETTLE_SECONDS) -> None:
     """Return when a condition of servers holds."""
-    deadline = time.monotonic() + seconds
+    deadline = calm() + seconds
     while True:
         with contextlib.suppress(redis.RedisError, StopIteration):
             if condition():
                 return
-        if time.monotonic() > deadline:
+        if calm() > deadline:
             raise ServerDown(f"{what} did not come within {seconds:g} s")
         time.sleep(0.05)
 

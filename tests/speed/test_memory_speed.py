@@ -11,7 +11,6 @@ TRIES = 3
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(180)
 def test_the_memory_engine_stays_above_its_floors_at_any_size() -> None:
     below: list[str] = []
     for _ in range(TRIES):

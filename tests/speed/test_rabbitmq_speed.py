@@ -17,7 +17,7 @@ from tests.servers.rabbitmq import RabbitNode, single
 LATENCY_MS: Final = 100
 ROUNDS: Final = 3
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.serial
 
 
 @pytest.fixture(scope="module")

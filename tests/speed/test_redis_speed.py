@@ -50,7 +50,6 @@ def shares() -> dict[str, float]:
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(180)
 def test_redis_keeps_its_share_of_the_raw_loop() -> None:
     best: dict[str, float] = {}
     for _ in range(TRIES):

@@ -28,7 +28,6 @@ FLAT = 1.25
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(180)
 def test_publishing_and_consuming_keep_their_share_of_a_bare_loop(tmp_path: Path) -> None:
     tries: list[tuple[float, float]] = []
     for number in range(TRIES):
@@ -44,7 +43,6 @@ def test_publishing_and_consuming_keep_their_share_of_a_bare_loop(tmp_path: Path
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(120)
 def test_the_processor_time_of_a_message_does_not_grow_with_what_waits(tmp_path: Path) -> None:
     tries: list[list[float]] = []
     for number in range(3):
@@ -58,7 +56,6 @@ def test_the_processor_time_of_a_message_does_not_grow_with_what_waits(tmp_path:
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(120)
 def test_two_processes_together_are_not_slower_than_one(tmp_path: Path) -> None:
     tries: list[float] = []
     while len(tries) < TRIES and max(tries, default=0) < NOISE:

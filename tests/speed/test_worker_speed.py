@@ -24,7 +24,6 @@ MEMORY_FLOOR, SQLITE_FLOOR = 40_000, 0.6
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(120)
 def test_a_worker_on_memory_handles_40_000_messages_in_a_second() -> None:
     seen: list[float] = []
     while len(seen) < TRIES and max(seen, default=0) < MEMORY_FLOOR:
@@ -33,7 +32,6 @@ def test_a_worker_on_memory_handles_40_000_messages_in_a_second() -> None:
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(120)
 def test_a_worker_on_sqlite_reaches_its_share_of_the_bare_broker(tmp_path: Path) -> None:
     fresh = (tmp_path / f"{number}.db" for number in count())
     seen: list[float] = []
@@ -50,7 +48,6 @@ def test_a_worker_on_sqlite_reaches_its_share_of_the_bare_broker(tmp_path: Path)
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(120)
 def test_the_memory_of_a_worker_is_small_and_flat(tmp_path: Path) -> None:
     small, flat, _ = worker_memory.results(worker_memory.sizes_on_the_way(tmp_path, 100_000), 100_000)
     assert small.reaches(small.floor), small
@@ -58,7 +55,6 @@ def test_the_memory_of_a_worker_is_small_and_flat(tmp_path: Path) -> None:
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(180)
 def test_120_instances_in_several_processes_share_the_work_and_none_starves(tmp_path: Path) -> None:
     shared = crowd.measure(tmp_path, 5, 24, idle_seconds=0)
     mean = sum(shared.handled) / len(shared.handled)
@@ -66,7 +62,6 @@ def test_120_instances_in_several_processes_share_the_work_and_none_starves(tmp_
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("processes", "consumers", "store"), [(2, 50, True), (10, 10, False)])
 def test_100_waiting_consumers_of_workers_cost_under_2_percent_of_a_core(
     tmp_path: Path, processes: int, consumers: int, *, store: bool

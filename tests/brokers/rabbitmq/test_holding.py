@@ -64,7 +64,6 @@ def test_levels_are_declared_from_below_so_that_none_leads_nowhere() -> None:
     assert [one["x-dead-letter-exchange"] for one in arguments[1:]] == [frame.queue for frame in queues[:-1]]
 
 
-@pytest.mark.timeout(150)
 async def test_real_delays_and_the_retry_schedule_are_right_within_a_second_or_2_percent(
     rabbit: Harness, soak: bool
 ) -> None:

@@ -57,7 +57,6 @@ async def drain(harness: RemoteHarness) -> int:
     return done
 
 
-@pytest.mark.timeout(120)
 async def test_memory_keys_and_entries_return_to_where_they_were() -> None:
     server = fresh()
     with server.client() as client:
@@ -80,7 +79,6 @@ async def test_memory_keys_and_entries_return_to_where_they_were() -> None:
     assert seen[-1][1] <= memory * 1.05 + 100_000, seen
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("ttl", [None, timedelta(days=7)], ids=["", "with a ttl"])
 async def test_a_ready_message_costs_at_most_450_bytes_and_its_life_1100_of_the_append_only_file(
     ttl: timedelta | None,

@@ -6,8 +6,6 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
 from godwit.brokers.contract import Ack
 from godwit.brokers.urls import connect
 from godwit.core.names import GroupName
@@ -46,7 +44,6 @@ async def _consume(url: str, record: Record, group: str, stop: Path) -> None:
         await asyncio.gather(*(one(number) for number in range(CONSUMERS)))
 
 
-@pytest.mark.timeout(120)
 async def test_200_consumers_in_4_groups_share_few_connections(tmp_path: Path, crew: Crew) -> None:
     server = fresh()
     async with remote(server.url) as harness:

@@ -391,7 +391,6 @@ async def test_a_letter_of_before_the_growth_is_replayed_where_its_key_is_now(br
     assert await broker.dead_letters.page(Q) == []
 
 
-@pytest.mark.timeout(120)
 async def test_a_queue_grows_under_load_without_loss_and_with_every_key_in_order() -> None:
     """Publishers and workers of several clients go on while the queue grows from 1 to 3 to 6 partitions."""
     url = fresh_cluster().url
