@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.effective import memory_settings
-from benchmarks.results import REPEATS, Report, Result, interleaved, ratios, report
+from benchmarks.results import REPEATS, Clock, Report, Result, interleaved, ratios, report
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryEngine
 from godwit.core.clock import SYSTEM_CLOCK
@@ -65,24 +65,31 @@ class Load:
         """Lease one batch."""
         return self.engine.pull(QUEUE, GROUP, worker="bench", limit=BATCH, lease_ms=LEASE_MS)
 
-    def seconds_per_message(self, count: int) -> float:
+    def seconds_per_message(self, count: int, clock: Clock) -> float:
         """Publish, pull and ack `count` messages in batches; the messages are made beforehand."""
         batches = [self.envelopes() for _ in range(count // BATCH)]
         settled = 0
         gc.collect()
-        started = perf_counter()
+        started = clock()
         for batch in batches:
             self.engine.publish(batch)
             deliveries = self.pull()
             self.engine.settle([Ack(delivery.ack_id) for delivery in deliveries])
             settled += len(deliveries)
-        elapsed = perf_counter() - started
+        elapsed = clock() - started
         if settled != count:
             raise AssertionError(f"{settled} of {count} messages came through")
         return elapsed / count
 
 
-def run(*, count: int = 50_000, ready: int = 1_000_000, leased: int = 100_000, keys: int = 10_000) -> Report:
+def run(
+    *,
+    count: int = 50_000,
+    ready: int = 1_000_000,
+    leased: int = 100_000,
+    keys: int = 10_000,
+    clock: Clock = perf_counter,
+) -> Report:
     """Measure speed with every promise on, and the cost at size against the cost at 1,000."""
     loads = {
         "at 1,000 ready": Load(ready=1_000),
@@ -91,7 +98,7 @@ def run(*, count: int = 50_000, ready: int = 1_000_000, leased: int = 100_000, k
         f"at {keys:,} ordering keys": Load(keys=keys),
     }
     costs = interleaved(
-        {name: lambda load=load: load.seconds_per_message(count) for name, load in loads.items()},  # type: ignore[misc]
+        {name: lambda load=load: load.seconds_per_message(count, clock) for name, load in loads.items()},  # type: ignore[misc]
         REPEATS,
     )
     base = costs["at 1,000 ready"]

@@ -17,6 +17,9 @@ REPEATS = 5
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "benchmarks"
 PAGE = FOLDER.parent / "benchmarks.md"
 
+Clock = Callable[[], float]
+"""What tells the seconds: `perf_counter`, or `process_time` for work that waits for nothing."""
+
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One number, all its repeats, and what was asked of it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import tempfile
-from collections.abc import Callable
 from datetime import timedelta
 from itertools import count as count_up
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple
 from benchmarks import crowd, worker_memory
 from benchmarks.defaults import as_by_default, recorded
 from benchmarks.effective import memory_settings, sqlite_settings
-from benchmarks.results import REPEATS, Report, Result, interleaved, ratios, report
+from benchmarks.results import REPEATS, Clock, Report, Result, interleaved, ratios, report
 from benchmarks.worker_memory import CONCURRENCY, PAYLOAD, QUEUE, filled
 from godwit.brokers.contract import Ack, Broker
 from godwit.brokers.memory import MemoryBroker
@@ -50,8 +49,6 @@ REMARKS: Final = (
         "and watchdog; the consumers in it cost next to nothing."
     ),
 )
-
-Clock = Callable[[], float]
 
 
 async def by_worker(manager: MessageQueueManager, count: int, clock: Clock) -> float:
