@@ -34,6 +34,10 @@ class Groups(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
         super().schedule()
         super().schedule()
 
+    def _reschedule(self, node: WorkerController) -> None:
+        if node in self.registered_collections:  # a second new process may not have looked for its tests yet
+            super()._reschedule(node)
+
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
     """Share tests out by group."""

@@ -11,11 +11,11 @@ import asyncio
 import faulthandler
 import os
 import signal
-import sys
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 LONGEST_TEST_SECONDS = max(600, int(os.environ.get("GODWIT_SPARK_TIMEOUT", "0")))
 """No test may ask pytest-timeout for more; only those of the long run on Spark do."""
@@ -39,19 +39,21 @@ def rest() -> None:
 
 
 def watch() -> None:
-    """Start the thread that looks."""
-    threading.Thread(target=_look, name="stuck", daemon=True).start()
+    """Start the thread that looks; called before pytest catches what is written."""
+    words = open(os.dup(2), "w")  # noqa: PTH123, SIM115 -- as long as the process
+    threading.Thread(target=_look, args=(words,), name="stuck", daemon=True).start()
 
 
-def _look() -> None:
+def _look(words: TextIO) -> None:
     while time.monotonic() < _until:
         time.sleep(min(5, max(0.1, _until - time.monotonic())))
-    print(f"\nstuck for {time.monotonic() - _since:.0f} s: {_doing}", file=sys.__stderr__, flush=True)
-    faulthandler.dump_traceback(file=2, all_threads=True)
+    print(f"\nstuck for {time.monotonic() - _since:.0f} s: {_doing}", file=words, flush=True)
+    faulthandler.dump_traceback(file=words, all_threads=True)
     with suppress(Exception):  # seen from another thread, tasks may change meanwhile
         for task in list(asyncio.tasks._all_tasks):  # type: ignore[attr-defined]  # those of every loop
             if not task.done():
-                task.print_stack(file=sys.__stderr__)
+                task.print_stack(file=words)
+    words.flush()
     for pid in _descendants(os.getpid()):
         try:
             os.kill(pid, signal.SIGKILL)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import TypeVar
 
 from tests.stolen import calm
 
-PATIENCE = timedelta(seconds=10)
+T = TypeVar("T")
+
+PATIENCE = timedelta(seconds=float(os.environ.get("GODWIT_TEST_PATIENCE", "60")))
+"""For what nobody promised to be quick: only what never comes takes so long."""
 _POLL_SECONDS = 0.005
 
 
@@ -28,6 +33,15 @@ async def eventually(
         if calm() > deadline:
             raise AssertionError(f"{what} did not come true within {within}")
         await asyncio.sleep(_POLL_SECONDS)
+
+
+async def soon(awaitable: Awaitable[T], seconds: float) -> T:
+    """Return what comes; fail when it takes longer than so many seconds of this machine."""
+    began = calm()
+    result = await awaitable
+    took = calm() - began
+    assert took < seconds, f"{took:.1f} s"
+    return result
 
 
 async def real_time(duration: timedelta) -> None:

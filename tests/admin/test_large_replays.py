@@ -167,7 +167,7 @@ async def test_a_replay_killed_in_the_middle_is_continued_without_loss_or_repeti
         await bury(broker, made, error=error())
     words = [sys.executable, "-m", "tests.admin.replayer", url, *([patch] if patch else [])]
     env = {**os.environ, "GODWIT_FAULT": fault}
-    killed = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, env=env, check=False, timeout=60)
+    killed = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, env=env, check=False, timeout=200)
     assert killed.returncode == -signal.SIGKILL
     async with connect(url) as broker:
         left = (await broker.stats())[0].groups[0].dead

@@ -51,6 +51,6 @@ class Terminal:
             env={**os.environ, "GODWIT_URL": self.url},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
             check=False,
         )

@@ -25,7 +25,7 @@ EVENTS = Place(QueueName("events"), GroupName("stock"))
 def demo(terminal: Terminal, *words: str) -> tuple[int, dict[str, object]]:
     ran = subprocess.run(
         [sys.executable, "-m", "godwit", "demo", "--messages", "1000", "--workers", "3", "--json", *words],
-        capture_output=True, text=True, timeout=170, check=False, env={**os.environ, "TMPDIR": str(terminal.folder)},
+        capture_output=True, text=True, timeout=200, check=False, env={**os.environ, "TMPDIR": str(terminal.folder)},
     )  # fmt: skip
     assert ran.stderr == ""
     document: dict[str, object] = json.loads(ran.stdout)
@@ -77,7 +77,7 @@ def test_control_c_stops_every_process_of_the_demo(terminal: Terminal) -> None:
         while "started" not in (line := process.stdout.readline()):
             assert line
         process.send_signal(signal.SIGINT)
-        _, remarks = process.communicate(timeout=60)
+        _, remarks = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "Traceback" not in remarks
     folders = [entry.name for entry in terminal.folder.iterdir()]

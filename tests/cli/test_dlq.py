@@ -181,7 +181,7 @@ def test_control_c_keeps_what_was_replayed_and_says_how_to_continue(terminal: Te
         while group(terminal)["dead"] == 3:
             pass
         process.send_signal(signal.SIGINT)
-        _, remarks = process.communicate(timeout=20)
+        _, remarks = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "1 dead letter replayed." in remarks
     assert "--died-before" in remarks

@@ -37,7 +37,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     # In a folder of its own, because an example may write files beside itself.
     run = subprocess.run(
-        [sys.executable, "-W", "error", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", example], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
     )
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.strip()

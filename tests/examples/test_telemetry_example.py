@@ -41,7 +41,7 @@ def collectors(environment: dict[str, str]) -> Iterator[list[subprocess.Popen[An
         for pod in pods:
             pod.terminate()
         for pod in pods:
-            pod.wait(30)
+            pod.wait(120)
 
 
 def redis_cli(server: RedisServer, *words: str) -> str:
@@ -77,7 +77,7 @@ async def test_three_streamers_and_five_collectors_share_one_stream_and_survive_
             streamers = [subprocess.Popen(stream, cwd=EXAMPLES, env=environment) for _ in range(STREAMERS)]  # noqa: ASYNC220
             await eventually(lambda: len(stored(database)) > 20, within=LONG, what="readings in the store")
             pods[0].kill()
-            assert [pod.wait(60) for pod in streamers] == [0] * STREAMERS
+            assert [pod.wait(120) for pod in streamers] == [0] * STREAMERS
             redis_cli(server, "XADD", STREAM, "*", "data", json.dumps({"sensor": "foreign", "celsius": 1.5}))
             redis_cli(server, "XADD", STREAM, "*", "payload", json.dumps({"sensor": "foreign", "celsius": 2000}))
             redis_cli(server, "XADD", STREAM, "*", "payload", json.dumps("no reading"))

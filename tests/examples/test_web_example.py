@@ -62,7 +62,7 @@ async def test_an_order_taken_by_the_web_server_is_charged_by_the_worker(tmp_pat
         finally:
             for process in (server, worker):
                 process.terminate()
-                process.wait(30)
+                process.wait(120)
 
 
 def _port(log: Path) -> int | None:

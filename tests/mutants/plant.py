@@ -83,10 +83,10 @@ def _warm() -> subprocess.Popen[str]:
     return process
 
 
-def run_tests(root: Path, tests: tuple[str, ...], *, patience_seconds: int = 60) -> tuple[int, str]:
+def run_tests(root: Path, tests: tuple[str, ...], *, patience_seconds: int = 300) -> tuple[int, str]:
     """Run tests of the copy at `root` in a process of their own; return pytest's exit code and what it said."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GODWIT_"))}
-    environment |= {"PYTHONPATH": str(root / "src")}
+    environment |= {"PYTHONPATH": str(root / "src"), "GODWIT_TEST_PATIENCE": "10"}
     plugins = ("no:cacheprovider", "no:xdist", "tests.witness")
     arguments = ["-x", "-q", *(word for plugin in plugins for word in ("-p", plugin))]
     arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are loaded already

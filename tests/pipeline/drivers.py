@@ -27,7 +27,7 @@ from tests.stolen import calm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "240"))
+PATIENCE_SECONDS = int(os.environ.get("GODWIT_SPARK_TIMEOUT", "500"))
 HOLD = "GODWIT_TEST_HOLD"
 """Names a file: a driver waits behind its first batch until it is there."""
 WHOLE = "GODWIT_TEST_WHOLE"

@@ -15,7 +15,7 @@ def test_the_demo_ends_with_analytics_a_clean_audit_and_a_report(tmp_path: Path,
     ran = subprocess.run(
         [sys.executable, "-m", "godwit", "demo", "--pipeline", "--json", "--messages", "1000"],
         cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False,
-        timeout=240,
+        timeout=500,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     told = json.loads(ran.stdout)

@@ -179,7 +179,7 @@ def test_a_sender_killed_anywhere_is_finished_by_the_next_long_after_the_dedup_w
             cwd=ROOT,
             env={**os.environ, "GODWIT_FAULT": fault},
             check=False,
-            timeout=60,
+            timeout=200,
         )
         codes.append(ran.returncode)
     assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from godwit.core.errors import PipelineFailed, SparkUnavailable
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.gateway import PORT, SECRET, Jvm, start, within
+from godwit.pipeline.jobs import run
 from godwit.pipeline.runfolder import run_folder, sweep
 from tests.pipeline.drivers import until
 from tests.stolen import calm
@@ -99,3 +102,28 @@ def test_a_folder_that_a_sweep_takes_before_it_is_locked_is_made_again(tmp_path:
         for sweeper in sweepers:
             sweeper.join(30)
     until(lambda: not list(tmp_path.iterdir()), seconds=5)
+
+
+def test_a_query_whose_python_came_up_too_late_begins_again_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[float] = []
+
+    @contextmanager
+    def running(*_: object) -> Iterator[None]:
+        begun.append(0.0)
+        if len(begun) < 8:
+            raise PipelineFailed("StreamingQueryException", f"Python worker {run.TOO_SLOW}")
+        yield
+
+    monkeypatch.setattr(run, "running", running)
+    monkeypatch.setattr(run, "wait", lambda *_: None)
+    settings = run.RunSettings(broker_url="memory://", store_url=None, lake="lake")
+    nothing: Any = None
+    run.follow(nothing, nothing, settings, lambda _: None)
+    assert len(begun) == 8
+    begun.clear()
+    monkeypatch.setattr(run, "START_SECONDS", -1)
+    with pytest.raises(PipelineFailed, match=run.TOO_SLOW):
+        run.follow(nothing, nothing, settings, lambda _: None)
+    assert len(begun) == 1

@@ -82,7 +82,7 @@ def run_blocks(document: Path, tmp_path: Path, environment: dict[str, str]) -> N
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=200,
                 check=False,
             )
             assert ran.returncode == 0, f"{document.name}, line {block.line}:\n{ran.stdout}{ran.stderr}"

@@ -25,6 +25,15 @@ async def a_task_that_sleeps():
     await asyncio.sleep(600)
 asyncio.run(a_task_that_sleeps())
 """
+_HANGS_IN_A_TEST = """
+import signal, time
+from tests import stuck
+stuck.GRACE_SECONDS = 0
+def test_that_hangs(request):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    stuck.begin(request.node.nodeid, 1)
+    time.sleep(600)
+"""
 _DIES = """
 import os, time, pytest
 @pytest.mark.xdist_group("together")
@@ -44,7 +53,7 @@ def test_that_dies_last():
 
 async def test_a_process_that_hangs_says_where_and_takes_its_children_along() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", _HANGS, stdout=PIPE, stderr=PIPE)
-    said, stacks = await asyncio.wait_for(process.communicate(), 60)
+    said, stacks = await asyncio.wait_for(process.communicate(), 200)
 
     assert process.returncode == 1
     assert b"a test that sleeps" in stacks
@@ -69,10 +78,24 @@ async def test_processes_that_die_cost_their_own_tests_only(tmp_path: Path, proc
         "loadgroup",
         ".",
     )
-    process = await asyncio.create_subprocess_exec(
-        *pytest_run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path.cwd())}, stdout=PIPE
-    )
-    said, _ = await asyncio.wait_for(process.communicate(), 110)
+    process = await asyncio.create_subprocess_exec(*pytest_run, cwd=tmp_path, env=_ours(), stdout=PIPE)
+    said, _ = await asyncio.wait_for(process.communicate(), 200)
 
     assert process.returncode == 1
-    assert b"2 failed, 7 passed" in said
+    assert b"2 failed, 7 passed" in said, said.decode()
+
+
+async def test_a_test_that_hangs_says_so_past_what_pytest_catches(tmp_path: Path) -> None:
+    (tmp_path / "test_hanging.py").write_text(_HANGS_IN_A_TEST)
+    (tmp_path / "conftest.py").write_text("from tests import stuck\n\ndef pytest_configure():\n    stuck.watch()\n")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pytest", ".", cwd=tmp_path, env=_ours(), stdout=PIPE, stderr=PIPE
+    )
+    _, stacks = await asyncio.wait_for(process.communicate(), 200)
+    assert process.returncode == 1
+    assert b"test_hanging.py::test_that_hangs" in stacks
+    assert b"in test_that_hangs" in stacks
+
+
+def _ours() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path.cwd())}

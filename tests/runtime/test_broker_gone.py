@@ -41,7 +41,7 @@ def test_gone_at_start_is_a_sentence_and_exit_code_3(tmp_path: Path) -> None:
         "SHOP_RECORD": str(tmp_path / "record"),
     }
     command = [sys.executable, "-m", "godwit", "worker", "tests.runtime.shop:mq"]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == Exit.UNAVAILABLE
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr

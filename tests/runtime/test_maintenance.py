@@ -18,7 +18,7 @@ from godwit.runtime.consumer import Consumer
 from godwit.runtime.looks import Looks
 from godwit.runtime.maintenance import KEY, Maintenance
 from godwit.runtime.worker import Worker
-from tests.waiting import eventually
+from tests.waiting import eventually, soon
 
 Q = "q"
 
@@ -65,7 +65,7 @@ async def test_one_that_has_no_claim_asks_for_nothing_until_it_is_free() -> None
         assert not waiting.done()
         await first.release()
         second.learn(await broker.claim())
-        await asyncio.wait_for(waiting, 5)
+        await soon(waiting, 5)
         await second.tick()
         assert broker.rounds == 2
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -48,10 +50,26 @@ class Shop:
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.send_signal(signal.SIGINT)
-            process.wait(30)
+            for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGINT):  # one that is frozen hears nothing else
+                process.send_signal(number)
+            process.wait(120)
+
+    async def freeze(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop a process between two transactions: within one, it would hold up everybody who writes the file."""
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+            if await asyncio.to_thread(self._can_be_written):
+                return
+            process.send_signal(signal.SIGCONT)
+
+    def _can_be_written(self) -> bool:
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=2, isolation_level=None)) as file:
+            try:
+                file.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+        return True
 
     async def publish(self, *payloads: str, queue: QueueName = ORDERS, first: int = 0) -> None:
         """Publish messages o0, o1, ..."""

@@ -130,7 +130,7 @@ async def test_a_load_that_is_killed_is_completed_by_loading_again(harness: Stor
     crew = Crew()
     try:
         member = crew.start(loader.work, harness.url, count, "scheduler.loading:2")
-        member.join(60)
+        member.join(200)
         assert member.exitcode == -9
     finally:
         crew.kill_all()

@@ -138,7 +138,7 @@ def test_a_scheduler_process_sends_what_is_due_and_leaves_at_sigterm(terminal: T
 
         asyncio.run(eventually(published, within=timedelta(seconds=60)))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()
         process.wait()

@@ -181,7 +181,7 @@ class RabbitNode:
             input=f"{erlang}\n",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
             check=False,
         )
         if done.returncode or not done.stdout.startswith("{ok, "):
@@ -225,7 +225,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _run(node: RabbitNode, program: str, *words: str) -> str:
     done = subprocess.run(
-        [_BIN / program, "-q", *words], env=node.environment, capture_output=True, text=True, timeout=60, check=False
+        [_BIN / program, "-q", *words], env=node.environment, capture_output=True, text=True, timeout=200, check=False
     )
     if done.returncode:
         raise ServerDown(f"{program} {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")

@@ -118,7 +118,7 @@ class RedisServer:
                 client.flushall()
             return
         # Before nearly every test: a client of redis-py takes five times as long.
-        with socket.create_connection((HOST, self.port), timeout=10) as connection:
+        with socket.create_connection((HOST, self.port), timeout=200) as connection:
             connection.sendall(b"FLUSHALL\r\n")
             answer = connection.recv(100)
         if answer != b"+OK\r\n":

@@ -89,7 +89,7 @@ def worker(tmp_path: Path, *options: str, **environment: str) -> Iterator[subpro
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
 
 
 def address_of(broker: str, place: Path) -> str:

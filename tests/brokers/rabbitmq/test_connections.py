@@ -73,7 +73,7 @@ async def test_a_certificate_that_is_not_trusted_is_refused(node: RabbitNode, tm
 async def test_a_worker_on_rabbitmq_needs_less_than_60_mb(node: RabbitNode, tmp_path: Path) -> None:
     url = f"{node.url}?ledger={tmp_path / 'l.db'}&namespace={tmp_path.name}."
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", WORKER, url], capture_output=True, text=True, timeout=60, check=False
+        subprocess.run, [sys.executable, "-c", WORKER, url], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 60 * 1024

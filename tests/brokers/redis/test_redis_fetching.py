@@ -17,7 +17,7 @@ from godwit.core.journal import decode_chunk, shard_name
 from godwit.core.names import DEFAULT_GROUP, QueueName, new_message_id
 from godwit.core.queues import QueueSpec
 from tests.servers.redis import RedisServer, redis_server
-from tests.waiting import eventually
+from tests.waiting import eventually, soon
 
 QUEUE: Final = QueueName("q")
 LEASE: Final = timedelta(seconds=30)
@@ -159,6 +159,6 @@ async def test_a_connection_that_breaks_loses_nothing(server: RedisServer, round
             for one in doomed:
                 client.execute_command("CLIENT", "KILL", "ID", one)
         await publishing
-        (got,) = await asyncio.wait_for(task, SOON.total_seconds())
+        (got,) = await soon(task, SOON.total_seconds())
         assert got.envelope == sent
         assert got.crashes == 0

@@ -19,6 +19,7 @@ from godwit.core.journal import decode_chunk
 from godwit.core.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import RedisServer, fresh
+from tests.waiting import soon
 
 STREAM, GROUP = "telemetry-stream", "collectors"
 LEASE = timedelta(seconds=15)
@@ -26,7 +27,7 @@ LEASE = timedelta(seconds=15)
 
 def redis_cli(server: RedisServer, *words: str) -> str:
     command = ["redis-cli", "-p", str(server.port), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=200).stdout.strip()
 
 
 async def collected(broker: RedisBroker, group: str = GROUP, limit: int = 10) -> list[Delivery]:
@@ -82,7 +83,7 @@ async def test_a_pull_that_waits_gets_what_is_added_meanwhile() -> None:
             broker.pull(STREAM, GROUP, worker="w", limit=1, lease=LEASE, wait=timedelta(seconds=20))
         )
         await asyncio.to_thread(redis_cli, server, "XADD", STREAM, "*", "data", "7")
-        (delivery,) = await asyncio.wait_for(pull, 5)
+        (delivery,) = await soon(pull, 5)
         assert delivery.open().payload == 7
 
 

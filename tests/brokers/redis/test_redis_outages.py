@@ -17,7 +17,7 @@ from godwit.core.message import Message
 from godwit.core.names import AckId, GroupName, MessageId
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import fresh, redis_server
-from tests.waiting import eventually, real_time
+from tests.waiting import eventually, real_time, soon
 
 Q, G = "orders", "default"
 LEASE = timedelta(seconds=15)
@@ -96,7 +96,7 @@ async def test_a_waiting_pull_gets_what_is_published_after_a_restart() -> None:
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.restart)
             await publisher.publish([message("a")])
-            assert await asyncio.wait_for(pull, 8) == ["a"]
+            assert await soon(pull, 8) == ["a"]
 
 
 async def test_a_restart_of_the_server_is_nobodys_crash() -> None:
@@ -140,7 +140,7 @@ async def test_what_a_pull_leased_whose_reply_was_lost_is_handed_back_at_once() 
         with server.client() as client:
             await eventually(lambda: client.zcard(keys.block(Q, G)[10]) == 1, what="the server leased it")
         link._transport.abort()  # type: ignore[union-attr]
-        (delivery,) = await asyncio.wait_for(pull, 10)
+        (delivery,) = await soon(pull, 10)
         assert (delivery.message_id, delivery.attempt) == ("a", 1)
         stats = (await broker.stats())[0].groups[0]
         assert (stats.ready, stats.leased) == (1, 1)
@@ -164,7 +164,7 @@ async def test_a_publish_wakes_a_waiting_pull_long_before_the_next_look(several:
                 await real_time(timedelta(milliseconds=20))
             names = [f"m{n}-{one}" for one in range(several)]
             await publisher.publish([message(name) for name in names])
-            assert await asyncio.wait_for(pull, 5) == names
+            assert await soon(pull, 5) == names
 
 
 @pytest.mark.usefixtures("no_looks")
@@ -176,7 +176,7 @@ async def test_what_a_pull_leaves_behind_wakes_the_next_long_before_its_look() -
         pulls += [asyncio.create_task(take(two, 1, wait=timedelta(seconds=30))) for _ in range(3)]
         await real_time(timedelta(milliseconds=100))
         await publisher.publish([message(f"m{n}") for n in range(6)])
-        got = await asyncio.wait_for(asyncio.gather(*pulls), 8)
+        got = await soon(asyncio.gather(*pulls), 8)
         assert sorted(name for (name,) in got) == [f"m{n}" for n in range(6)]
 
 

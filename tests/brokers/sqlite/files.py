@@ -87,7 +87,7 @@ def heard(process: subprocess.Popen[str]) -> str:
 
 def ended(process: subprocess.Popen[str]) -> int:
     """Wait for a helper process and close its pipes."""
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     return process.returncode
 
 

@@ -47,7 +47,7 @@ async def test_a_publisher_killed_anywhere_leaves_whole_publishes_only(
     path = tmp_path / "godwit.db"
     await (await declared(path)).close()
     process = start(PUBLISH, path, fault=fault)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=200)
     assert process.returncode == -signal.SIGKILL
     assert out.split() == ["confirmed"] * confirmed
     async with await declared(path) as broker:
@@ -86,7 +86,7 @@ async def main():
 run(main())
 """
     process = start(script, path, fault="sqlite.before_checkpoint:20")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=200)
     assert process.returncode == -signal.SIGKILL
     async with await declared(path) as broker:
         assert len(await drain(broker)) >= 10 * len(out.split())

@@ -31,7 +31,7 @@ async def names_of_workers(world: World) -> set[str]:
             await eventually(heard, within=timedelta(seconds=60))
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
     return found
 
 

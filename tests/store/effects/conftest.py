@@ -40,6 +40,7 @@ def run(harness: StoreHarness, tmp_path: Path) -> Run:
     def start(role: str, fault: str = "") -> int:
         place = [str(tmp_path / "broker.db"), harness.url]
         command = [sys.executable, "-m", "tests.store.effects.process", role, *place]
-        return subprocess.run(command, cwd=ROOT, env=os.environ | {VARIABLE: fault}, check=False, timeout=60).returncode
+        environment = os.environ | {VARIABLE: fault}
+        return subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=200).returncode
 
     return start

@@ -79,7 +79,7 @@ async def test_a_schema_of_a_newer_version_is_refused_and_left_alone(tmp_path: P
 
 
 def run(command: list[str], fault: str) -> int:
-    return subprocess.run(command, cwd=ROOT, env=os.environ | {VARIABLE: fault}, check=False, timeout=60).returncode
+    return subprocess.run(command, cwd=ROOT, env=os.environ | {VARIABLE: fault}, check=False, timeout=200).returncode
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

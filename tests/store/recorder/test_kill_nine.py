@@ -33,7 +33,7 @@ def test_every_point_of_the_recorder_is_tried() -> None:
 def record(file: Path, harness: StoreHarness, fault: str = "") -> int:
     """Run a recorder until it has caught up or is killed; return its exit code."""
     command = [sys.executable, "-m", "tests.store.recorder.process", str(file), harness.url, "60"]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | {VARIABLE: fault}, check=False, timeout=60).returncode
+    return subprocess.run(command, cwd=ROOT, env=os.environ | {VARIABLE: fault}, check=False, timeout=200).returncode
 
 
 async def check_up_to_position(broker: SqliteBroker, harness: StoreHarness) -> None:

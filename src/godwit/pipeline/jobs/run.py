@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 PARTS: Final = ("archive", "analytics", "audit")
 WAIT_SECONDS: Final = 1
 CHORE_SECONDS: Final = 600
-STARTS: Final = 5
-START_AGAIN_SECONDS: Final = 120
+START_SECONDS: Final = 300
 TOO_SLOW: Final = "failed to connect back"
 log = get_logger(__name__)
 
@@ -126,14 +125,13 @@ def follow(
     Spark gives the Python process that speaks for the source ten seconds to come up (no setting changes that), which a
     busy machine may not grant. Beginning again is safe: the positions say what is done.
     """
-    for left in reversed(range(STARTS)):
-        began = time.monotonic()
+    patient_until = time.monotonic() + START_SECONDS
+    while True:
         try:
             with running(spark, connections, settings, report) as query:
                 wait(query, chore)
         except PipelineFailed as failed:
-            late = time.monotonic() - began > START_AGAIN_SECONDS
-            if not left or late or TOO_SLOW not in failed.reason:
+            if TOO_SLOW not in failed.reason or time.monotonic() > patient_until:
                 raise
             log.warning("Python did not come up in time, the query begins again", pipeline=settings.name)
         else:
