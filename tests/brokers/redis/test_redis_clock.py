@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from tests.conformance import harness
 from tests.conformance import test_promise_02_leases as leases
 from tests.conformance import test_promise_04_delays as delays
 from tests.conformance import test_promise_05_counters as counters
@@ -35,12 +36,12 @@ async def live(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Harness]:
     """Give a broker whose time is the server's."""
-    for module in (leases, delays, counters, expiry, deduplication, bookkeeping):
+    for module in (harness, leases, delays, counters, expiry, deduplication, bookkeeping):
         monkeypatch.setattr(module, "LEASE", LONGER)
-    harness = Harness(request.param, tmp_path, live=True)
-    await harness.start()
-    yield harness
-    await harness.stop()
+    made = Harness(request.param, tmp_path, live=True)
+    await made.start()
+    yield made
+    await made.stop()
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__.removeprefix("test_"))
