@@ -82,7 +82,7 @@ class MessageQueueManager:
         self._name = source or worker_name()
         self._clock = clock
         self._random = random or Random()
-        self._registry = Registry(self.settings, check=self.schemas.check)
+        self._registry = Registry(self.settings, checks=self.schemas.checks)
         self._transforms: dict[QueueName, Transform] = {}
         self._by_hand = ByHand(
             broker,

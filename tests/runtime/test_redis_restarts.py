@@ -101,7 +101,7 @@ async def test_a_server_that_is_frozen_and_goes_on_is_consumed_from_again_within
 async def test_handlers_at_work_while_the_server_restarts_run_once(server: RedisServer, tmp_path: Path) -> None:
     async with shop_on(server, tmp_path) as shop:
         await shop.publish(*["work"] * 5)
-        with shop.worker(seconds=1.0):
+        with shop.worker(seconds=1.0, SHOP_LEASE="5"):
             await eventually(lambda: len(shop.recorded("begin")) == 5, within=STARTED)
             server.kill()
             await eventually(lambda: len(shop.recorded("end")) == 5)

@@ -64,7 +64,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     fresh: bool
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """One leased attempt at a message."""
 
     ack_id: AckId
@@ -90,7 +90,7 @@ class Delivery(msgspec.Struct, frozen=True):
         return self.envelope.open()
 
 
-class Ack(msgspec.Struct, frozen=True, tag=True):
+class Ack(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The handler is done with the message; `result` is kept in the journal."""
 
     ack_id: AckId

@@ -20,7 +20,8 @@ class Schemas:
     """The payload schemas of message types; a type without one takes any payload."""
 
     def __init__(self) -> None:
-        self._checks: dict[str, Check] = {}
+        self.checks: dict[str, Check] = {}
+        """What raises `InvalidMessage`, naming the place, when a payload of that type does not fit."""
 
     def register(self, type: str, schema: type[Any] | Mapping[str, Any]) -> None:
         """Let payloads of `type` fit `schema`: a msgspec Struct (or any type msgspec knows), or a JSON Schema.
@@ -28,14 +29,14 @@ class Schemas:
         A JSON Schema needs `godwit[jsonschema]`; references to other documents are refused.
         """
         check_type(type)
-        self._checks[type] = _json_schema(type, schema) if isinstance(schema, Mapping) else _typed(type, schema)
+        self.checks[type] = _json_schema(type, schema) if isinstance(schema, Mapping) else _typed(type, schema)
 
     def __contains__(self, type: str) -> bool:
-        return type in self._checks
+        return type in self.checks
 
     def check(self, message: Message) -> None:
         """Raise `InvalidMessage`, naming the place, when the payload does not fit its type's schema."""
-        check = self._checks.get(message.type)
+        check = self.checks.get(message.type)
         if check is not None:
             check(message.payload)
 

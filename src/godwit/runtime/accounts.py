@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
 
 from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Place, Settlement
 from godwit.core.failure import FailureKind
@@ -11,7 +12,7 @@ from godwit.runtime.heartbeat import Tally
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.recent import Outcome
 
-Settled = tuple[Delivery, Settlement]
+_ONLY_DONE: Final = {Ack}
 
 
 class Accounts:
@@ -36,38 +37,49 @@ class Accounts:
         again = len([delivery for delivery in deliveries if delivery.attempt > 1])
         self.metrics.delivered(first.queue, first.group, waits, again)
 
-    async def settled(self, settled: Sequence[Settled], refused: Sequence[Delivery], now_ms: int) -> None:
-        """Count what was settled; the breakers learn of it in the order it ended."""
-        by_place: dict[Place, list[Settled]] = {}
-        queue = group = None
-        found: list[Settled] = []
-        for one in settled:
-            delivery = one[0]
-            if delivery.queue is not queue or delivery.group is not group:  # what was pulled together is alike
-                queue, group = delivery.queue, delivery.group
-                found = by_place.setdefault((queue, group), [])
-            found.append(one)
-        for place, found in by_place.items():
-            done = [one for one in found if type(one[1]) is Ack]
-            self._count_done(place, done, now_ms)
-            if len(done) == len(found):
-                await self._breakers[place].succeeded()
-            else:
-                self._count_others(place, [one[1] for one in found if type(one[1]) is not Ack])
-                await self._tell_breaker(self._breakers[place], [settlement for _, settlement in found])
-        for delivery in refused:
+    def refused(self, deliveries: Sequence[Delivery]) -> None:
+        """Count what was settled too late."""
+        for delivery in deliveries:
             self.metrics.ack_refused(delivery.queue, delivery.group)
 
-    def _count_done(self, place: Place, done: Sequence[Settled], now_ms: int) -> None:
-        if not done:
+    async def settled(self, ended: Sequence[Delivery], settlements: Sequence[Settlement], now_ms: int) -> None:
+        """Count what was settled, in the order it ended; the breakers learn of it in that order too."""
+        if not ended:
             return
-        runs_ms = [settlement.run_ms or 0 for _, settlement in done]  # type: ignore[union-attr]
-        latencies = [(now_ms - delivery.envelope.created_at_ms) / 1000 for delivery, _ in done]
+        if len(self.tallies) == 1:
+            await self._settled_at(next(iter(self.tallies)), ended, settlements, now_ms)
+            return
+        by_place: dict[Place, tuple[list[Delivery], list[Settlement]]] = {}
+        for delivery, settlement in zip(ended, settlements, strict=True):
+            found = by_place.setdefault((delivery.queue, delivery.group), ([], []))
+            found[0].append(delivery)
+            found[1].append(settlement)
+        for place, there in by_place.items():
+            await self._settled_at(place, *there, now_ms)
+
+    async def _settled_at(
+        self, place: Place, ended: Sequence[Delivery], settlements: Sequence[Settlement], now_ms: int
+    ) -> None:
+        if set(map(type, settlements)) == _ONLY_DONE:
+            self._count_done(place, ended, cast("Sequence[Ack]", settlements), now_ms)
+            await self._breakers[place].succeeded()
+            return
+        pairs = zip(ended, settlements, strict=True)
+        done = [(delivery, settlement) for delivery, settlement in pairs if isinstance(settlement, Ack)]
+        if done:
+            self._count_done(place, [delivery for delivery, _ in done], [ack for _, ack in done], now_ms)
+        self._count_others(place, [settlement for settlement in settlements if not isinstance(settlement, Ack)])
+        await self._tell_breaker(self._breakers[place], settlements)
+
+    def _count_done(self, place: Place, ended: Sequence[Delivery], acks: Sequence[Ack], now_ms: int) -> None:
+        count = len(acks)
+        runs_ms = [ack.run_ms or 0 for ack in acks]
         run_ms = sum(runs_ms)
-        self.tallies[place].count(len(done), run_ms=run_ms)
-        seconds = [one / 1000 for one in runs_ms] if run_ms else [0.0] * len(done)
+        latencies = [(now_ms - delivery.envelope.created_at_ms) / 1000 for delivery in ended]
+        self.tallies[place].count(count, run_ms=run_ms)
+        seconds = [one / 1000 for one in runs_ms] if run_ms else [0.0] * count
         self.metrics.processed(*place, seconds, Outcome.DONE, latency_seconds=latencies)
-        self.metrics.acked(*place, len(done))
+        self.metrics.acked(*place, count)
 
     def _count_others(self, place: Place, settlements: Sequence[Settlement]) -> None:
         for settlement in settlements:

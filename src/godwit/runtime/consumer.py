@@ -16,6 +16,7 @@ from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
 from godwit.core.queues import DEFAULT_MAX_CRASHES
 from godwit.core.retry import RetryPolicy
+from godwit.core.schemas import Check
 from godwit.core.settings import LoadBalancing
 from godwit.runtime.health import HealthProbe
 
@@ -34,9 +35,9 @@ class Consumer:
     """A handler and the rules it runs under.
 
     `weights` shares the pulls among the queues; `strict` serves them in the order given instead. Messages that a
-    queue's filter does not want are done without being handled; what `check` refuses can never be handled. A message
-    that was near `last_chance` crashes is handled alone. `max_concurrency` is the cap of the whole group, which
-    `load_balancing` shares out.
+    queue's filter does not want are done without being handled; what the check of its type refuses can never be
+    handled. A message that was near `last_chance` crashes is handled alone. `max_concurrency` is the cap of the whole
+    group, which `load_balancing` shares out.
     """
 
     handler: Handler
@@ -55,7 +56,7 @@ class Consumer:
     classify: Classifier | None = None
     last_chance: int = DEFAULT_MAX_CRASHES - 1
     filters: Mapping[QueueName, Callable[[Message], bool]] = field(default_factory=dict)
-    check: Callable[[Message], None] | None = None
+    checks: Mapping[str, Check] = field(default_factory=dict)
     health: HealthProbe = DEFAULT_HEALTH
     load_balancing: LoadBalancing = LoadBalancing.LEAST_CONNECTIONS
     max_concurrency: int | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final, cast
 
 import msgspec
 
+from godwit.brokers.contract import Ack, Settlement
 from godwit.core.errors import InvalidMessage
 from godwit.core.handling import BatchFailed, Permanent
 from godwit.core.logs import get_logger
@@ -29,10 +31,18 @@ _encoder = msgspec.json.Encoder()
 class Execution:
     """Runs one consumer's handler; the caller gives it slots."""
 
-    def __init__(self, consumer: Consumer, threads: Executor, *, ended: Callable[[asyncio.Task[None]], None]) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        threads: Executor,
+        *,
+        settle: Callable[[Settlement], None],
+        ended: Callable[[asyncio.Task[None]], None],
+    ) -> None:
         self._consumer = consumer
+        self._settle = settle
         self._handler, self._types = consumer.handler, consumer.types
-        self._filters, self._check = consumer.filters, consumer.check
+        self._filters, self._checks = consumer.filters, consumer.checks
         self._ended = ended
         self._threads = threads
         self._limit = TimeLimit(consumer.time_limit.total_seconds())
@@ -71,26 +81,36 @@ class Execution:
             for one in kept:
                 one.done(run_ms, stored)
 
-    def begin(self, held: Held, task: asyncio.Task[None]) -> Coroutine[Any, Any, None] | None:
-        """Run the handler of one message until it ends or first waits; return what is left of it.
+    def begin(self, waiting: deque[Held], task: asyncio.Task[None]) -> Coroutine[Any, Any, None] | None:
+        """Run the handlers of those in line, each until it ends; return what is left of the first that waits.
 
-        Its context is its own from the first step to the last, though the task may have begun others before.
+        The context of each is its own from the first step to the last, though one task begins them all. What one took
+        is known when the next begins, so the clock is read once for both.
         """
-        started = time.monotonic()
-        context = contextvars.copy_context()
-        try:
-            message = self._open(held)
-            if message is None:
-                return None
-            steps, given = context.run(first_step, self._handler, message, held)
-        except asyncio.CancelledError:
-            self._cancelled([held], started)
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            self._failed(held, error, _milliseconds_since(started))
-        else:
-            if steps is not None:
-                return self._finish(held, task, started, in_context(context, steps, given))
-            held.done(_milliseconds_since(started), None if given is None else _stored(given))
+        handler, settle = self._handler, self._settle
+        now = time.monotonic()
+        # A handler that cancels its own task must not hit the next one.
+        while waiting and not task.cancelling():
+            held, started, context = waiting.popleft(), now, contextvars.copy_context()
+            try:
+                message = self._open(held)
+                if message is None:
+                    continue
+                steps, given = context.run(first_step, handler, message, held)
+            except asyncio.CancelledError:
+                self._cancelled([held], started)
+            except (Exception, SystemExit) as error:  # noqa: BLE001
+                self._failed(held, error, _milliseconds_since(started))
+            else:
+                if steps is not None:
+                    return self._finish(held, task, started, in_context(context, steps, given))
+                now = time.monotonic()
+                if not held.settled:  # as `Held.done` does; nearly every message comes this way
+                    held.settled = True
+                    run_ms = int((now - started) * 1000 + 0.5)
+                    settle(Ack(held.delivery.ack_id, run_ms, None if given is None else _stored(given)))
+                continue
+            now = time.monotonic()
         return None
 
     async def _finish(self, held: Held, task: asyncio.Task[None], started: float, rest: Awaitable[Any]) -> None:
@@ -149,13 +169,20 @@ class Execution:
                 self.filtered += 1
                 held.done(0, None)
                 return None
-        if self._check is not None:
+        if self._checks and not self._fits(message, held):
+            return None
+        return message
+
+    def _fits(self, message: Message, held: Held) -> bool:
+        """Say whether a payload fits the schema of its type; settle it as one that can never be handled if not."""
+        check = self._checks.get(message.type)
+        if check is not None:
             try:
-                self._check(message)
+                check(message.payload)
             except InvalidMessage as error:
                 self._failed(held, error, 0)
-                return None
-        return message
+                return False
+        return True
 
     def _cancelled(self, held: Sequence[Held], started: float) -> None:
         for one in held:

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+import msgspec
+
 from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settlement
 from godwit.core.errors import MessageNotHeld
 from godwit.core.handling import Judgement, Permanent, Retry
@@ -31,16 +33,13 @@ class Terms:
         self.judge = judge
 
 
-class Held:
+class Held(msgspec.Struct, eq=False):
     """One delivery in a worker's hands; it is settled exactly once."""
 
-    __slots__ = ("delivery", "settled", "started", "terms")
-
-    def __init__(self, delivery: Delivery, terms: Terms, started: float) -> None:
-        self.delivery = delivery
-        self.terms = terms
-        self.started = started
-        self.settled = False
+    delivery: Delivery
+    terms: Terms
+    started: float
+    settled: bool = False
 
     @property
     def message_id(self) -> MessageId:
@@ -49,9 +48,7 @@ class Held:
 
     def done(self, run_ms: int, result: bytes | None) -> None:
         """Settle it as done, unless the handler did so."""
-        if not self.settled:  # as `_once` does; nearly every message comes this way
-            self.settled = True
-            self.terms.settle(Ack(self.delivery.ack_id, run_ms, result))
+        self._once(Ack(self.delivery.ack_id, run_ms, result))
 
     def failed(self, error: BaseException, run_ms: int) -> Judgement:
         """Settle it as its error and the retry policy say."""
@@ -102,17 +99,15 @@ class HeldTable:
     def take(self, deliveries: Sequence[Delivery], terms: Terms, now: float) -> list[Held]:
         """Begin to hold what was delivered."""
         taken = [Held(delivery, terms, now) for delivery in deliveries]
-        table = self._held
-        for held in taken:
-            table[held.delivery.ack_id] = held
+        self._held.update({held.delivery.ack_id: held for held in taken})
         if not self.something.is_set():
             self.something.set()
         return taken
 
-    def drop(self, settlements: Sequence[Settlement]) -> list[tuple[Delivery, Settlement]]:
-        """Stop holding what was settled."""
+    def drop(self, settlements: Sequence[Settlement]) -> list[Delivery]:
+        """Stop holding what was settled; return it in the same order."""
         pop = self._held.pop
-        return [(pop(settlement.ack_id).delivery, settlement) for settlement in settlements]
+        return [pop(settlement.ack_id).delivery for settlement in settlements]
 
     def to_renew(self, now: float) -> dict[timedelta, list[AckId]]:
         """Return the ack ids whose handlers are still within their time, by length of lease."""

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from godwit.runtime.held import Held
 
-Begin = Callable[[Held, "asyncio.Task[None]"], Coroutine[Any, Any, None] | None]
-"""Runs a handler until it ends or first waits; returns what is left of it."""
+Begin = Callable[[deque[Held], "asyncio.Task[None]"], Coroutine[Any, Any, None] | None]
+"""Runs handlers from the front of the line until one waits or none is left; returns what is left of that one."""
 
 
 class Line:
@@ -51,14 +51,10 @@ class Line:
     async def _run(self) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())
         self.beginning.discard(task)
-        waiting, begin = self._waiting, self._begin
         rest: Coroutine[Any, Any, None] | None = None
-        begun = False
+        begun = bool(self._waiting) and not task.cancelling()
         try:
-            # A handler that cancels its own task must not hit the next one.
-            while waiting and rest is None and not task.cancelling():
-                begun = True
-                rest = begin(waiting.popleft(), task)
+            rest = self._begin(self._waiting, task)
         finally:
             self._waits = rest is not None or (self._waits and not begun)
             if rest is not None:

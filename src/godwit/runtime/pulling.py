@@ -62,7 +62,7 @@ class Puller:
         self._broker = broker
         self._worker = worker
         self._held = held
-        self._execution = Execution(consumer, threads, ended=self._ended)
+        self._execution = Execution(consumer, threads, settle=settle, ended=self._ended)
         self._line = Line(self._execution.begin, self.running, ended=self._freed.set)
         self._terms = Terms(lease=consumer.lease, renewed_for=consumer.time_limit + grace, settle=settle, judge=judge)
         self._delivered = delivered

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from godwit.core.conditions import Condition
 from godwit.core.handling import Classifier
-from godwit.core.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.retry import RetryPolicy
 from godwit.core.routing import filters_of
+from godwit.core.schemas import Check
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
 from godwit.runtime.consumer import Consumer, Handler
 from godwit.runtime.health import HealthCallable, HealthProbe, named
@@ -20,8 +20,8 @@ from godwit.runtime.health import HealthCallable, HealthProbe, named
 class Registry:
     """What a worker of this application runs; what a consumer leaves unsaid comes from the configuration."""
 
-    def __init__(self, settings: Settings, *, check: Callable[[Message], None]) -> None:
-        self._settings, self._check = settings, check
+    def __init__(self, settings: Settings, *, checks: Mapping[str, Check]) -> None:
+        self._settings, self._checks = settings, checks
         self.consumers: list[Consumer] = []
 
     def add(
@@ -62,7 +62,7 @@ class Registry:
                 classify=classify,
                 last_chance=_last_chance(configured.spec.max_crashes),
                 filters=self._filters(names, group),
-                check=self._check,
+                checks=self._checks,
                 health=_probe(configured, health_check),
                 load_balancing=configured.load_balancing,
                 max_concurrency=configured.max_concurrency,

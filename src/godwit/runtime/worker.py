@@ -281,12 +281,12 @@ class Worker:
 
     async def _settled(self, settlements: Sequence[Settlement], refused: Sequence[AckId]) -> None:
         ended = self._held.drop(settlements)
-        lost: list[Delivery] = []
         if refused:
             gone = frozenset(refused)
-            lost = [delivery for delivery, _ in ended if delivery.ack_id in gone]
-            ended = [(delivery, settlement) for delivery, settlement in ended if delivery.ack_id not in gone]
-        await self.accounts.settled(ended, lost, self._clock.now_ms())
+            self.accounts.refused([delivery for delivery in ended if delivery.ack_id in gone])
+            ended = [delivery for delivery in ended if delivery.ack_id not in gone]
+            settlements = [settlement for settlement in settlements if settlement.ack_id not in gone]
+        await self.accounts.settled(ended, settlements, self._clock.now_ms())
         self._changed()
 
 
