@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,10 @@ T = TypeVar("T")
 
 PACKAGE: Final = "godwit.store.sqlite"
 BUSY_SECONDS: Final = 10.0
-CHECKPOINT_SECONDS: Final = 1.0
+CHECKPOINT_SECONDS: Final = 5.0
+LARGE_LOG_SECONDS: Final = 1.0
+"""How often, at most, a log above `LARGE_LOG_BYTES` is moved into the file. A broker in the same file does so too."""
+LARGE_LOG_BYTES: Final = 16 << 20
 CACHE_KIB: Final = 500
 """A quarter of what SQLite takes by itself: the system keeps the file in memory too, and a worker shall stay small."""
 
@@ -147,10 +151,17 @@ class SqliteFile:
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         """Move the log into the file, while no other writer can be at work."""
         now = time.monotonic()
-        if now - self._checkpointed >= CHECKPOINT_SECONDS:
+        since = now - self._checkpointed
+        if since >= CHECKPOINT_SECONDS or (since >= LARGE_LOG_SECONDS and self._log_is_large()):
             self._checkpointed = now
             with contextlib.suppress(sqlite3.Error):  # what is in the log is safe there
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _log_is_large(self) -> bool:
+        try:
+            return os.stat(f"{self.path}-wal").st_size > LARGE_LOG_BYTES  # noqa: PTH116
+        except OSError:
+            return False
 
     async def close(self) -> None:
         """Close the file; calls under way are finished first."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from godwit.core.faults import reach
 from godwit.core.journal import Event, Position
+from godwit.core.names import new_message_id
 from godwit.core.recording import Batch, CopyChange, MessageChange, Removal
 from godwit.core.statuses import Status
 from godwit.store.bodies import facts_of, json_text, spec_facts
@@ -123,7 +124,8 @@ class Writing:
                     done = message.updated_at if message.ended_as is Status.COMPLETED else None
                     finished.append((*record, message.ended_as, done, message.updated_at))
                 else:
-                    arrived.append((*record, message.status or Status.PENDING, message.ended_as))
+                    # Ids that grow: at random, each would change another page of their index.
+                    arrived.append((new_message_id(), *record, message.status or Status.PENDING, message.ended_as))
             if message.settled_by_tables:
                 touched.append((message.message_id, message.updated_at))
         insert(self._connection, "messages/add_finished_message", finished)

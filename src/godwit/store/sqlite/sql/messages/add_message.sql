@@ -1,10 +1,10 @@
 -- A message that arrived and is open. One whose id is open already (published again after the dedup window, replayed,
 -- or fed to another queue) follows its newest arrival. The row of values is repeated as often as there are messages.
 INSERT INTO queue_messages (
-    queue_name, message_id, type, priority, payload, metadata, retry_count, max_retries, scheduled_at, expires_at,
+    id, queue_name, message_id, type, priority, payload, metadata, retry_count, max_retries, scheduled_at, expires_at,
     created_at, updated_at, status, ended_as
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id) DO UPDATE SET
     queue_name = excluded.queue_name,
     type = excluded.type,
