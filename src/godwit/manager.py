@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Self, TypeVar
-
-import msgspec
+from typing import Any, Self
 
 from godwit import __version__, config
 from godwit.admin.control import QueueControl
 from godwit.admin.dead_letters import DeadLetterQueueHandler
 from godwit.brokers.contract import NO_WAIT, Broker, Delivery
 from godwit.brokers.urls import connect_for
-from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.errors import BrokerClosed, BrokerError, InvalidSetting
-from godwit.core.handling import Classifier
+from godwit.core.errors import BrokerClosed, BrokerError
 from godwit.core.keeping import KeepsJournalElsewhere
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
-from godwit.core.queues import JournalBody, QueueSpec
-from godwit.core.retry import RetryPolicy
 from godwit.core.routing import Router, Transform
 from godwit.core.schemas import Schemas
 from godwit.core.settings import Settings
@@ -34,18 +28,16 @@ from godwit.runtime.bookkeeping import Bookkeeping
 from godwit.runtime.breaker import Breaker
 from godwit.runtime.bridge import SyncBridge
 from godwit.runtime.by_hand import ByHand
-from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
-from godwit.runtime.health import HealthCallable
+from godwit.runtime.employer import Employer
 from godwit.runtime.heartbeat import ConsumerInstance
 from godwit.runtime.observation import Observation
-from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, KeyOf, Once, handled_once
+from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.outbox import OutboxWriter
 from godwit.runtime.producer import QueueProducer
 from godwit.runtime.registry import Registry
 from godwit.runtime.scheduler import MessageScheduler
 from godwit.runtime.scheduler_doubts import accepted_by
-from godwit.runtime.tracing import traced
-from godwit.runtime.worker import Worker, WorkerSettings, worker_name
+from godwit.runtime.worker import worker_name
 from godwit.store.contract import Store
 from godwit.store.urls import connect as connect_store
 from godwit.telemetry.checks import answers
@@ -53,10 +45,8 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.sinks import Sink
 from godwit.telemetry.tracing import open_tracer
 
-H = TypeVar("H", bound=Handler)
 
-
-class MessageQueueManager:
+class MessageQueueManager(Employer):
     """Publishes, pulls and settles messages, and knows the consumers a worker shall run.
 
     Use it with `async with`; synchronous callers use `sync`. Nothing is connected before that.
@@ -162,10 +152,7 @@ class MessageQueueManager:
         return self
 
     async def _open(self) -> None:
-        for queue in self._registry.wanted():
-            if not queue.groups:
-                continue  # a dead letter queue that is only a name: declared, it would be fed
-            await self.broker.declare(self._journaled(queue.spec), [group.spec for group in queue.groups])
+        await self._registry.declare(self.broker, bodies=self.store is not None)
         await self.observation.start()
         self._producer = QueueProducer(
             self.broker,
@@ -194,12 +181,6 @@ class MessageQueueManager:
         if self.store is not None:
             await self.store.close()
         await self.broker.close()
-
-    def _journaled(self, spec: QueueSpec) -> QueueSpec:
-        """Let the journal keep whole messages where somebody may want to record them."""
-        if self.store is None or spec.journal_body is not JournalBody.AUTO:
-            return spec
-        return msgspec.structs.replace(spec, journal_body=JournalBody.ON)
 
     @property
     def producer(self) -> QueueProducer:
@@ -327,88 +308,7 @@ class MessageQueueManager:
         await self._by_hand.reject(message, reason, requeue=requeue, group=group)
         self.books.notice()
 
-    # Consumers and workers
-
-    def consumer(
-        self,
-        *queues: str,
-        group: str = DEFAULT_GROUP,
-        concurrency: int | None = None,
-        lease: timedelta | None = None,
-        time_limit: timedelta | None = None,
-        retry_policy: RetryPolicy | None = None,
-        batch: int | bool | None = None,
-        batch_timeout: timedelta | None = None,
-        types: Iterable[str] | None = None,
-        classify: Classifier | None = None,
-        health_check: HealthCallable | None = None,
-        once: KeyOf | None = None,
-    ) -> Callable[[H], H]:
-        """Let the decorated function handle messages; what is not said here comes from the configuration.
-
-        With `batch` it takes lists of so many at most (True: as many as the configuration says). `once` names the
-        effect of a message: it is made once per group and name, also when the message is delivered twice.
-        """
-        if once is not None:
-            self.books.store("once")
-            if batch:
-                raise InvalidSetting("once", "given together with batch", "one or the other: a batch has many effects")
-
-        def register(handler: H) -> H:
-            self._registry.add(
-                handler if once is None else handled_once(handler, once, self.books.once, group),
-                queues,
-                GroupName(group),
-                concurrency=concurrency,
-                lease=lease,
-                time_limit=time_limit,
-                retry_policy=retry_policy,
-                batch=batch,
-                batch_timeout=batch_timeout,
-                types=types,
-                classify=classify,
-                health_check=health_check,
-            )
-            return handler
-
-        return register
-
-    def register(self, consumer: QueueConsumer) -> None:
-        """Let a worker run a consumer of the class form."""
-        self.consumer(
-            *consumer.queues,
-            group=consumer.group,
-            concurrency=consumer.concurrency,
-            lease=consumer.lease,
-            time_limit=consumer.time_limit,
-            retry_policy=consumer.retry_policy,
-            health_check=consumer.health_check,
-        )(consumer.process_message)
-
-    @property
-    def consumers(self) -> tuple[Consumer, ...]:
-        """What a worker runs."""
-        return tuple(self._registry.consumers)
-
-    def worker(self, *, name: str | None = None, consumers: Iterable[Consumer] | None = None) -> Worker:
-        """Return a worker for the registered consumers."""
-        chosen = list(self.consumers if consumers is None else consumers)
-        tracer = self.tracer
-        return Worker(
-            self.broker,
-            chosen if tracer is None else [traced(consumer, tracer) for consumer in chosen],
-            name=name,
-            settings=WorkerSettings(
-                grace=self.settings.consumer.shutdown_grace,
-                heartbeat_interval=self.settings.consumer.heartbeat_interval,
-                breaker=self._breaker_rule(),
-            ),
-            metrics=self.metrics,
-            changed=self.books.notice,
-            learned=self.books.learn,
-            clock=self._clock,
-            random=self._random,
-        )
+    # Watching
 
     async def instances(self, queue: str | None = None) -> list[ConsumerInstance]:
         """Return every consumer instance heard of within the last hour, and how it does."""
@@ -418,11 +318,3 @@ class MessageQueueManager:
         """Let a function (plain or async) be told of every alert; usable as a decorator."""
         self.monitor.add_sink(sink)
         return sink
-
-    def _breaker_rule(self) -> BreakerRule:
-        breaker = self.settings.breaker
-        return BreakerRule(
-            failure_threshold=breaker.failure_threshold,
-            reset_timeout=breaker.reset_timeout,
-            half_open_probes=breaker.half_open_probes,
-        )

@@ -6,9 +6,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
+import msgspec
+
+from godwit.brokers.contract import Broker
 from godwit.core.conditions import Condition
 from godwit.core.handling import Classifier
 from godwit.core.names import GroupName, QueueName
+from godwit.core.queues import JournalBody
 from godwit.core.retry import RetryPolicy
 from godwit.core.routing import filters_of
 from godwit.core.schemas import Check
@@ -79,6 +83,16 @@ class Registry:
         names = dict.fromkeys([queue.name for queue in self._settings.queues])
         names |= dict.fromkeys(queue for consumer in self.consumers for queue in consumer.queues)
         return [self._with_consumers(self._settings.queue(name)) for name in names]
+
+    async def declare(self, broker: Broker, *, bodies: bool) -> None:
+        """Declare all that is wanted; with `bodies` the journal keeps whole messages, for whoever records them."""
+        for queue in self.wanted():
+            if not queue.groups:
+                continue  # a dead letter queue that is only a name: declared, it would be fed
+            spec = queue.spec
+            if bodies and spec.journal_body is JournalBody.AUTO:
+                spec = msgspec.structs.replace(spec, journal_body=JournalBody.ON)
+            await broker.declare(spec, [group.spec for group in queue.groups])
 
     def _with_consumers(self, queue: QueueConfiguration) -> QueueConfiguration:
         """Return a queue with the groups its consumers need; a configured queue keeps those it has."""
