@@ -140,3 +140,12 @@ def test_a_place_counts_as_looked_at_for_a_while(monkeypatch: pytest.MonkeyPatch
     assert not looks.recent([(Q, "a"), (Q, "b")], within)
     now = 130.0
     assert not looks.recent([(Q, "a")], within)
+
+
+def test_of_those_whose_waiting_ends_together_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("godwit.runtime.looks.time.monotonic", lambda: now)
+    looks, within = Looks(), timedelta(seconds=30)
+    assert [looks.take_turn([(Q, "a")], within) for _ in range(10)] == [True] + [False] * 9
+    now += 31
+    assert [looks.take_turn([(Q, "a")], within) for _ in range(10)] == [True] + [False] * 9

@@ -127,7 +127,7 @@ class Puller:
         while not self._stopping:
             longest = LONGEST_WAIT if self._gate.is_open else GATED_WAIT
             self._gate.rest(longest)
-            if await self._listener.wait(longest) or not self._looks.recent(self._places, longest):
+            if await self._listener.wait(longest) or self._looks.take_turn(self._places, longest):
                 return
 
     async def _rest(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -59,8 +58,8 @@ class Pace:
 
     def __init__(self) -> None:
         self._rows = self._looked_ms = 0
-        self._growth = 0.0
-        """Rows in a millisecond, between the last two looks."""
+        self._growth: float | None = None
+        """Rows in a millisecond, between the last two looks; None before the second."""
 
     def looked(self, rows: int, now_ms: int) -> None:
         """Take note of how many rows were ever written."""
@@ -70,6 +69,8 @@ class Pace:
 
     def rest(self, recorded: int, now_ms: int, behind: int) -> timedelta:
         """Return how long to rest after a tick that left rows unrecorded."""
+        if self._growth is None:
+            return GATHER if behind else timedelta(0)  # whoever begins to work meanwhile shall not be in the way
         took_ms = max(1, now_ms - self._looked_ms)
         if behind > BEHIND_MOST or self._growth * took_ms < recorded / 2:
             return timedelta(0)
@@ -250,13 +251,13 @@ class Recorder:
 
     async def _rest(self, longest: timedelta) -> None:
         """Wait for more to record; only what other processes did has to be looked for."""
-        await asyncio.sleep(GATHER.total_seconds())
-        left = (longest - GATHER).total_seconds()
-        if left > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
+        if longest > GATHER:
+            try:
+                async with asyncio.timeout(longest.total_seconds()):
                     await self._noticed.wait()
-                await asyncio.sleep(GATHER.total_seconds())
+            except TimeoutError:
+                return
+        await asyncio.sleep(GATHER.total_seconds())
 
     async def _retain(self) -> None:
         now_ms = self._clock.now_ms()

@@ -15,7 +15,7 @@ from godwit.core.message import Message
 from godwit.core.queues import JournalBody, QueueSpec
 from godwit.core.statuses import MessageStatus, Status
 from godwit.runtime import status
-from godwit.runtime.recorder import BEHIND_MOST, LONGEST_REST, PATIENCE, Pace, Recorder
+from godwit.runtime.recorder import BEHIND_MOST, GATHER, LONGEST_REST, PATIENCE, Pace, Recorder
 from tests.store.conformance.harness import BACKENDS, harness_of
 from tests.store.recorder.life import Life
 from tests.store.recorder.test_projection import journal_rows, published_once
@@ -72,7 +72,8 @@ async def test_a_status_is_told_at_once_however_far_the_recorder_is_behind(tmp_p
 def test_a_recorder_yields_only_while_it_cannot_keep_up_and_not_for_ever() -> None:
     pace = Pace()
     pace.looked(0, 1_000)
-    assert pace.rest(1_000, 1_010, behind=0) == timedelta(0), "nothing is known yet"
+    assert pace.rest(1_000, 1_010, behind=9_000) == GATHER, "nothing is known yet: somebody may have begun to work"
+    assert pace.rest(1_000, 1_010, behind=0) == timedelta(0)
     pace.looked(10_000, 1_100)  # a hundred rows each millisecond
     assert pace.rest(1_000, 1_105, behind=9_000) == timedelta(milliseconds=5 * PATIENCE)
     assert pace.rest(1_000, 3_100, behind=9_000) == LONGEST_REST
