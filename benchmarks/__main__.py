@@ -23,6 +23,7 @@ NAMES: Final = (
     "sqlite",
     "wake",
     "worker",
+    "worker_memory",
 )
 BY_NAME: Final = ("peers",)
 """Those that need more than this project's environment run only when they are asked for."""

@@ -1,4 +1,4 @@
-"""The worker: messages per second through a handler that does nothing, against the bare broker, and its memory."""
+"""The worker: messages per second through a handler that does nothing, against the bare broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from benchmarks import crowd, worker_memory
+from benchmarks import crowd
 from benchmarks.defaults import as_by_default, recorded
 from benchmarks.effective import memory_settings, sqlite_settings
 from benchmarks.results import REPEATS, Clock, Report, Result, interleaved, ratios, report
@@ -146,8 +146,8 @@ def bare(path: Path, count: int, clock: Clock = perf_counter) -> float:
     return asyncio.run(measured())
 
 
-def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = REPEATS) -> Report:
-    """Measure rates and ratios, the memory over many messages, and a crowd of instances."""
+def run(*, count: int = 40_000, repeats: int = REPEATS) -> Report:
+    """Measure rates and ratios, and a crowd of instances; its memory is a benchmark of its own."""
     with tempfile.TemporaryDirectory(prefix="godwit-bench-") as name:
         folder = Path(name)
         fresh = (folder / f"{number}.db" for number in count_up())
@@ -165,7 +165,6 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
             },
             repeats,
         )
-        sizes = worker_memory.sizes_on_the_way(folder, memory_count)
         shared = crowd.measure(folder, *MIXED, idle_seconds=IDLE_SECONDS)
         waiting = crowd.measure(folder, *WAITING, idle_seconds=IDLE_SECONDS)
         apart = crowd.measure(folder, *APART, idle_seconds=IDLE_SECONDS)
@@ -192,7 +191,6 @@ def run(*, count: int = 40_000, memory_count: int = 1_000_000, repeats: int = RE
             floor=1.0,
             lower_is_better=True,
         ),
-        *worker_memory.results(sizes, memory_count),
         *crowd.results(shared, *MIXED),
         *crowd.results(waiting, *WAITING, idle_floor=2.0),
         *crowd.results(apart, *APART)[-1:],

@@ -1,16 +1,18 @@
-"""The memory of a worker process on SQLite, looked at on its way through a backlog."""
+"""The memory of a worker process on SQLite, with all its defaults, looked at on its way through a backlog."""
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
 import resource
+import tempfile
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
 from benchmarks.defaults import as_by_default
-from benchmarks.results import Result
+from benchmarks.effective import sqlite_settings
+from benchmarks.results import Report, Result, report
 from godwit.brokers.contract import Broker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.envelope import seal_all
@@ -106,3 +108,18 @@ def results(sizes: list[float], count: int) -> list[Result]:
         lower_is_better=True,
     )
     return [most, flat, Result(name="memory after each tenth", unit="MB", repeats=sizes)]
+
+
+def run(*, count: int = 1_000_000) -> Report:
+    """Let one worker process empty a long queue, and look at it ten times."""
+    with tempfile.TemporaryDirectory(prefix="godwit-bench-") as name:
+        folder = Path(name)
+        sizes = sizes_on_the_way(folder, count)
+        effective = asyncio.run(sqlite_settings(folder, QueueSpec(name=QUEUE)))
+    settings = {
+        "load": f"{count:,} messages after {WARM_UP:,} to warm up, handlers that do nothing, {CONCURRENCY} at once",
+        "messages": f"{len(str(PAYLOAD))} bytes of payload, one group, metrics on",
+        "on SQLite": "as `godwit worker` by default: recorder, scheduler and outbox in the same file and process",
+        **effective,
+    }
+    return report("worker_memory", settings, results(sizes, count))
