@@ -201,17 +201,19 @@ class MessageQueueManager(Employer):
     ) -> MessageId:
         """Publish a message and return its id; the two times override the message's own, `min_replicas` the queue's."""
         producer, breaker = self.producer, self.breaker
-        enqueuing = partial(
-            producer.enqueue, message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas
-        )
         if breaker.is_closed:
             try:
-                message_id = await enqueuing()
+                message_id = await producer.enqueue(
+                    message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas
+                )
             except BrokerError:
                 await breaker.failed()
                 raise
             breaker.worked()
         else:
+            enqueuing = partial(
+                producer.enqueue, message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas
+            )
             message_id = await breaker.execute(enqueuing, failure=BrokerError)
         self.books.notice()
         return message_id

@@ -41,7 +41,7 @@ REDIS: Final = (
     Mutant(
         name="redis: a publish of several messages wakes nobody",
         file="brokers/lua/arrive.lua",
-        old="  if rings then redis.call('ZADD', KEYS[6 + (g - 1) * BLOCK], 0, 'w') end\n",
+        old="  if group[RUNG] == 0 or rotates or n > 1 then call('ZADD', KEYS[6 + (g - 1) * BLOCK], 0, 'w') end\n",
         new="",
         tests=(f"{OUTAGES}test_a_publish_wakes_a_waiting_pull_long_before_the_next_look[2]",),
     ),
@@ -88,8 +88,8 @@ REDIS: Final = (
     Mutant(
         name="redis: limits are not looked at",
         file="brokers/lua/arrive.lua",
-        old="    or (max_bytes > 0 and group.bytes > max_bytes) then return 2 end\n",
-        new="    or (max_bytes > 0 and group.bytes > max_bytes) then group.bytes = 0 end\n",
+        old="    or (max_bytes > 0 and bytes > max_bytes) then return 2 end\n",
+        new="    or (max_bytes > 0 and bytes > max_bytes) then bytes = 0 end\n",
         tests=seen_by("promise_08_limits.py::test_a_publish_over_the_limit_is_refused_naming_the_group"),
     ),
     Mutant(
@@ -151,14 +151,14 @@ REDIS: Final = (
     Mutant(
         name="redis: what expires in order is never looked for",
         file="brokers/lua/arrive.lua",
-        old="    if group[lane] == 0 then redis.call('ZADD', KEYS[b + 2], expiry, 'L' .. lane) end\n",
+        old="        if group[LANE + lane] == 0 then reply = try('ZADD', KEYS[b + 2], expiry, 'L' .. lane) end\n",
         new="",
         tests=seen_by("promise_09_expiry.py::test_a_message_past_its_expiry_is_a_dead_letter_and_not_delivered"),
     ),
     Mutant(
         name="redis: a repetition is stored by the fast way",
         file="brokers/lua/arrive.lua",
-        old="      if found[i] and tonumber(found[i]) > now then return true end\n",
+        old="        if found[i] and tonumber(found[i]) > now then return 2 end\n",
         new="",
         tests=seen_by("promise_10_deduplication.py::test_a_repeated_id_is_answered_and_not_stored_again"),
     ),

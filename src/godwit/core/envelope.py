@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from godwit.core.clock import to_ms
+from godwit.core.clock import EPOCH
 from godwit.core.errors import InvalidMessage
-from godwit.core.message import MAX_PRIORITY, Message
-from godwit.core.names import GroupName, MessageId, QueueName, check_message_id, check_type, group_name, queue_name
+from godwit.core.message import MAX_PRIORITY, NO_METADATA, NO_ROUTING, Message, Scheduling
+from godwit.core.names import (
+    GroupName,
+    MessageId,
+    QueueName,
+    check_message_id,
+    check_type,
+    group_name,
+    is_name,
+    is_type,
+    queue_name,
+)
 
 MAX_MESSAGE_BYTES: Final = 10 << 20
 MAX_ATTRIBUTE_KEY_BYTES: Final = 256
@@ -22,6 +32,7 @@ MAX_PAYLOAD_DEPTH: Final = 64
 RESERVED_ATTRIBUTE_PREFIX: Final = "goog"  # covers googclient_ too
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
+_UNSCHEDULED: Final = (None, None, None)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Message)
 
@@ -57,47 +68,78 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         return _decoder.decode(self.body)
 
 
-def seal(message: Message) -> Envelope:
-    """Check a message against every limit and return it ready for a broker."""
+def seal(message: Message, *, more: bytes = b"") -> Envelope:
+    """Check a message against every limit and return it ready for a broker.
+
+    `more` are members of its JSON (`,"name":value`) for fields that it leaves out.
+    """
     check_message_id(message.id)
-    check_type(message.type)
-    routing = message.routing
-    queue = routing.target_queue or message.queue
-    if not queue:
-        raise InvalidMessage("queue", "is not set", "Give the message a queue, or let routing rules choose one.")
-    queue_name(queue)
-    if routing.consumer_group is not None:
-        group_name(routing.consumer_group)
+    kind, queue, routing = message.type, message.queue, message.routing
+    if type(kind) is not str or not is_type(kind):
+        check_type(kind)
+    queue, group = (queue, None) if routing is NO_ROUTING else _addressed(message)
+    if type(queue) is not str or not is_name(queue):
+        _refuse_queue(queue)
     priority = message.effective_priority
-    if type(priority) is bool or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
-        raise InvalidMessage("priority", f"is {priority!r}", f"Use a whole number from 0 to {MAX_PRIORITY}.")
+    if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
+        priority = _whole(priority)
     if message.attributes != {}:
         check_attributes(message.attributes)
-    if message.metadata.headers != {}:
-        check_attributes(message.metadata.headers, what="header")
+    if (metadata := message.metadata) is not NO_METADATA and metadata.headers != {}:
+        check_attributes(metadata.headers, what="header")
     if message.ordering_key is not None:
         check_ordering_key(message.ordering_key)
     check_payload(message.payload)
-    scheduling = message.scheduling
     body = _encode(message)
+    if more:
+        body = b"%b%b}" % (body[:-1], more)
     size = len(body)
     check_size(size)
+    scheduling = message.scheduling
+    deliver_at_ms, schedule_id, campaign = _UNSCHEDULED if scheduling is None else _scheduled(scheduling)
     return Envelope(
         message.id,
         queue,
         body,
         size,
         aware_ms("created_at", message.created_at),
-        message.type,
-        int(priority),
+        kind,
+        priority,
         message.ordering_key,
-        routing.consumer_group,
-        aware_ms("deliver_at", scheduling.deliver_at) if scheduling and scheduling.deliver_at is not None else None,
-        aware_ms("expires_at", message.expires_at) if message.expires_at is not None else None,
-        scheduling.schedule_id if scheduling else None,
-        scheduling.campaign if scheduling else None,
+        group,
+        deliver_at_ms,
+        None if message.expires_at is None else aware_ms("expires_at", message.expires_at),
+        schedule_id,
+        campaign,
         message.replay_of,
     )
+
+
+def _addressed(message: Message) -> tuple[QueueName, GroupName | None]:
+    """Return queue and group of a message that says more than its queue."""
+    routing = message.routing
+    if routing.consumer_group is not None:
+        group_name(routing.consumer_group)
+    return routing.target_queue or message.queue, routing.consumer_group
+
+
+def _refuse_queue(queue: Any) -> None:
+    if not queue:
+        raise InvalidMessage("queue", "is not set", "Give the message a queue, or let routing rules choose one.")
+    queue_name(queue)
+
+
+def _scheduled(scheduling: Scheduling) -> tuple[int | None, str | None, str | None]:
+    """Return when a message is due, its schedule and its campaign."""
+    due_at = scheduling.deliver_at
+    return None if due_at is None else aware_ms("deliver_at", due_at), scheduling.schedule_id, scheduling.campaign
+
+
+def _whole(priority: Any) -> int:
+    """Return a priority that is of another type than most; refuse what is none."""
+    if type(priority) is bool or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
+        raise InvalidMessage("priority", f"is {priority!r}", f"Use a whole number from 0 to {MAX_PRIORITY}.")
+    return int(priority)
 
 
 def seal_all(messages: Iterable[Message]) -> list[Envelope]:
@@ -161,11 +203,13 @@ def check_ordering_key(key: str) -> None:
 
 def aware_ms(field: str, instant: datetime) -> int:
     """Return an instant in milliseconds; refuse one without a time zone."""
-    if not isinstance(instant, datetime) or instant.utcoffset() is None:
+    if not isinstance(instant, datetime) or (instant.tzinfo is not UTC and instant.utcoffset() is None):
         raise InvalidMessage(
             field, f"is {instant!r}, without a time zone", "Use an aware datetime, such as datetime.now(UTC)."
         )
-    return to_ms(instant)
+    since = instant - EPOCH
+    # What `to_ms` does, without its call: every message has an instant.
+    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
 
 
 def check_payload(value: Any, *, depth: int = 0, path: str = "payload") -> None:

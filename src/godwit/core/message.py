@@ -60,6 +60,11 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     consumer_group: GroupName | None = None
 
 
+NO_METADATA: Final = MessageMetadata()
+NO_ROUTING: Final = Routing()
+"""What a message has that says nothing of the kind: always these very objects, until it has travelled."""
+
+
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When a message is due: once at `deliver_at`, or again and again by `cron` in `timezone`."""
 
@@ -86,8 +91,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int | None = None
     payload: Any = None
     attributes: dict[str, str] = {}
-    metadata: MessageMetadata = MessageMetadata()
-    routing: Routing = Routing()
+    metadata: MessageMetadata = NO_METADATA
+    routing: Routing = NO_ROUTING
     scheduling: Scheduling | None = None
     retry_policy: RetryPolicy | None = None
     ordering_key: str | None = None

@@ -38,13 +38,13 @@ def group_name(name: str) -> GroupName:
 
 
 def _checked(what: str, name: str) -> str:
-    if not isinstance(name, str) or not _fits(name):
+    if not isinstance(name, str) or not is_name(name):
         raise InvalidName(what, name, _NAME_ALLOWED)
     return name
 
 
 @lru_cache(maxsize=1024)
-def _fits(name: str) -> bool:
+def is_name(name: str) -> bool:
     """Say whether a queue or group can have this name; a process uses few, each for many messages."""
     return _NAME.fullmatch(name) is not None
 
@@ -58,9 +58,15 @@ def check_message_id(name: str) -> None:
         raise InvalidName("message id", name, _ID_ALLOWED)
 
 
+@lru_cache(maxsize=1024)
+def is_type(name: str) -> bool:
+    """Say whether messages can be of this type; a process uses few, as of names."""
+    return 0 < len(name) <= _TYPE_LENGTH and name.isprintable()
+
+
 def check_type(name: str) -> None:
     """Refuse what cannot be a message type."""
-    if not (isinstance(name, str) and 0 < len(name) <= _TYPE_LENGTH and name.isprintable()):
+    if not (isinstance(name, str) and is_type(name)):
         raise InvalidName("message type", name, _TYPE_ALLOWED)
 
 
@@ -69,16 +75,29 @@ def new_message_id() -> MessageId:
 
     Those made one after the other by one process are of one family, 32 to each, as long as the millisecond is the same.
     """
+    global _present  # noqa: PLW0603 - one pair, replaced as a whole: threads may read it at any time
     try:
-        random = _random_digits.pop()
+        tail = _tails.pop()
     except IndexError:
-        many = os.urandom(10 * _AT_ONCE).hex()
-        each = [many[start : start + 20] for start in range(0, len(many), 20)]
-        *rest, random = [each[at - at % _FAMILY][:3] + one[3:] for at, one in enumerate(each)]
-        _random_digits.extend(rest)
-    milliseconds = f"{time.time_ns() // 1_000_000:012x}"
-    variant = _VARIANT[random[3]]
-    return MessageId(f"{milliseconds[:8]}-{milliseconds[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[7:19]}")
+        tail = _more_tails()
+    now_ms = time.time_ns() // 1_000_000
+    known_ms, head = _present
+    if now_ms != known_ms:
+        digits = f"{now_ms:012x}"
+        head = f"{digits[:8]}-{digits[8:]}-7"
+        _present = (now_ms, head)
+    return head + tail
+
+
+def _more_tails() -> str:
+    """Make the ends of the next ids; return one of them."""
+    many = os.urandom(_BYTES * _AT_ONCE).hex()
+    for start in range(0, len(many), 2 * _BYTES):
+        one = many[start : start + 2 * _BYTES]
+        if start % (2 * _BYTES * _FAMILY) == 0:
+            family = one[:3]
+        _tails.append(f"{family}-{_VARIANT[one[3]]}{one[4:7]}-{one[7:19]}")
+    return _tails.pop()
 
 
 def family_of(message_id: str) -> str:
@@ -89,9 +108,12 @@ def family_of(message_id: str) -> str:
 
 
 _AT_ONCE = 64
+_BYTES = 10
 _FAMILY = 32
 _UUID_LENGTH = 36
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-_random_digits: list[str] = []
-"""Random digits for the next ids: asking the system for each costs more than all else. Never shared with a child."""
-os.register_at_fork(after_in_child=_random_digits.clear)
+_present = (-1, "")
+"""The last millisecond in which an id was made, and how ids begin that are made in it."""
+_tails: list[str] = []
+"""Random ends of the next ids: asking the system for each costs more than all else. Never shared with a child."""
+os.register_at_fork(after_in_child=_tails.clear)

@@ -43,11 +43,16 @@ class Drains:
             self._queues = await draining_queues(self._shared)
         self._until = asked + KNOWN_FOR
 
-    def renew(self) -> None:
-        """Ask beside the publishing when the answer is getting old: whoever publishes steadily never waits for it."""
-        if self._renewing is None and self._now() > self._until - KNOWN_FOR / 2:
+    def is_known_for_long(self) -> bool:
+        """Say whether the answer still counts, and ask beside the publishing when it is getting old.
+
+        So whoever publishes steadily never waits for it.
+        """
+        left = self._until - self._now()
+        if left < KNOWN_FOR / 2 and self._renewing is None and left > 0:
             self._renewing = asyncio.get_running_loop().create_task(self._ask(), name="godwit drains")
             self._renewing.add_done_callback(self._renewed)
+        return left > 0
 
     def _renewed(self, task: asyncio.Task[None]) -> None:
         self._renewing = None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from operator import attrgetter
 from random import Random
 from typing import Any, Final, Self
 
@@ -119,10 +120,9 @@ class QueueProducer:
         try:
             envelope = self._preparation.prepare(message, scheduled_at, expires_at)
             queue = envelope.queue
-            if not self._drains.is_known:
+            if not self._drains.is_known_for_long():
                 await self._drains.refresh()
-            self._drains.renew()
-            self._drains.check((envelope.queue,))
+            self._drains.check((queue,))
             if min_replicas is None:
                 receipt = await self._batcher.publish(envelope)
             else:
@@ -151,11 +151,11 @@ class QueueProducer:
     async def _enqueue_many(self, messages: Iterable[Message], min_replicas: int | None) -> list[MessageId]:
         self._enter()
         try:
-            envelopes = [self._prepared(index, message) for index, message in enumerate(messages)]
+            envelopes = self._prepared(messages)
             if envelopes:
                 await self._refuse_drained(envelopes)
                 # The broker stores runs of one queue as chunks; the order inside a queue stays.
-                by_queue = sorted(envelopes, key=lambda envelope: envelope.queue)
+                by_queue = sorted(envelopes, key=attrgetter("queue"))
                 await self._publisher.store(by_queue, min_replicas=min_replicas)
         finally:
             self._leave()
@@ -202,22 +202,27 @@ class QueueProducer:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    def _prepared(self, index: int, message: Message) -> Envelope:
-        try:
-            return self._preparation.prepare(message)
-        except Exception as error:
-            self._publisher.failed(_named(message), error)
-            if isinstance(error, InvalidMessage):
-                raise error.at(index) from error
-            if isinstance(error, GodwitError):
-                error.add_note(f"It is message {index} of the batch; none of them was published.")
-            raise
+    def _prepared(self, messages: Iterable[Message]) -> list[Envelope]:
+        """Prepare a batch; one bad message refuses them all and the error names its place."""
+        prepare = self._preparation.prepare
+        envelopes: list[Envelope] = []
+        for message in messages:
+            try:
+                envelopes.append(prepare(message))
+            except Exception as error:
+                self._publisher.failed(_named(message), error)
+                if isinstance(error, InvalidMessage):
+                    raise error.at(len(envelopes)) from error
+                if isinstance(error, GodwitError):
+                    error.add_note(f"It is message {len(envelopes)} of the batch; none of them was published.")
+                raise
+        return envelopes
 
     async def _refuse_drained(self, envelopes: Sequence[Envelope]) -> None:
         if not self._drains.is_known:
             await self._drains.refresh()
         try:
-            self._drains.check(dict.fromkeys(envelope.queue for envelope in envelopes))
+            self._drains.check(envelope.queue for envelope in envelopes)
         except QueueDraining as error:
             self._publisher.failed(error.queue, error, len(envelopes))
             raise
@@ -229,7 +234,7 @@ class QueueProducer:
 
     def _leave(self) -> None:
         self._calls -= 1
-        if not self._calls:
+        if self._closed and not self._calls:
             self._idle.set()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from operator import attrgetter
 from random import Random
 from time import perf_counter
 from typing import Final, Protocol
@@ -27,6 +28,8 @@ PUBLISH_RETRY: Final = RetryPolicy(
     max_attempts=3, initial_delay=timedelta(milliseconds=100), max_delay=timedelta(seconds=1), jitter=0.1
 )
 
+_QUEUE: Final = attrgetter("queue")
+_QUEUE_AND_TYPE: Final = attrgetter("queue", "type")
 _LASTING: Final = (BrokerClosed, StorageCorrupt, StorageFull, StorageTooNew, StorageUnsupported)
 
 
@@ -128,13 +131,10 @@ class Publisher:
         if len(envelopes) == 1:
             self._count_one(envelopes[0], fresh=receipts is None or receipts[0].fresh, seconds=seconds)
             return
-        fresh = Counter(
-            [
-                (envelope.queue, envelope.type)
-                for at, envelope in enumerate(envelopes)
-                if receipts is None or receipts[at].fresh
-            ]
+        told = (
+            envelopes if receipts is None else [one for one, its in zip(envelopes, receipts, strict=True) if its.fresh]
         )
+        fresh = Counter(map(_QUEUE_AND_TYPE, told))
         accepted = fresh.total()
         if accepted < len(envelopes):
             self._counts.repeated(len(envelopes) - accepted)
@@ -146,7 +146,7 @@ class Publisher:
             self._metrics.enqueued(queue, message_type, count)
         if accepted:
             self._metrics.produced(self._source, accepted)
-        for queue in {envelope.queue for envelope in envelopes}:
+        for queue in {*map(_QUEUE, envelopes)}:
             self._metrics.published(queue, seconds)
 
     def _count_one(self, envelope: Envelope, *, fresh: bool, seconds: float) -> None:

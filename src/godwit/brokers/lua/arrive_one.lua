@@ -4,7 +4,7 @@
 -- ARGV   1 time, 2 queue, 3 version of the queue's settings, 4 group, 5 field of meta with what the group holds, 6 dedup
 --        window in ms, 7 MessagePack of max_size, max_bytes, max_delayed (0: no limit) or empty when there are none,
 --        8 the lane's digit, 9 size, 10 expiry or empty, 11 MessagePack of the journal's rows (see brokers/redis/arrivals.py),
---        12 the id as it is remembered (empty without a window), 13 blob
+--        12 the id as it is remembered (empty without a window), 13 blob, with the expiry in front when there is one
 -- Gives  what `arrive` gives. It leaves to `publish` what is not so simple: a limit in reach, an id that may be known,
 --        ids of another time to forget, a message that expires before one that came earlier.
 -- Begins with a command that is refused above maxmemory.
@@ -13,17 +13,8 @@ local meta, field = KEYS[1], ARGV[5]
 local kept = call('HMGET', meta, 'epoch', 'v', 's', field)
 if kept[2] ~= ARGV[3] then return 0 end
 if not kept[3] or not kept[4] then return 2 end
-local _, seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1, until_later
-  = unpack_limit(kept[3], 11, 0)
-if ARGV[1] == '' then
-  local time = call('TIME')
-  local clock = time[1] * 1000 + math.floor(time[2] / 1000)
-  if clock > now then now = clock end
-elseif tonumber(ARGV[1]) > now then
-  now = tonumber(ARGV[1])
-end
-
-local _, depth, bytes, leased, flow, e0, e1, e2, e3, rung = unpack_limit(kept[4], 9, 0)
+--@include _brief
+local _, depth, bytes, leased_bytes, flow, e0, e1, e2, e3, rung = unpack_limit(kept[4], 9, 0)
 depth, bytes = depth + 1, bytes + ARGV[9]
 if ARGV[7] ~= '' then
   local _, max_size, max_bytes, max_delayed = unpack_limit(ARGV[7], 3, 0)
@@ -32,17 +23,16 @@ if ARGV[7] ~= '' then
 end
 
 -- See _copies.lua for the forms of a lane's entry.
-local number = format('%d', pseq + 1)
-local id, entry, first = nil, ARGV[13], false
+local id, first = nil, false
 if ARGV[10] == '' then
-  id = number .. format('-%d', now)
+  id = format('%d-%d', pseq + 1, now)
 else
   local expiry, lane = tonumber(ARGV[10]), ARGV[8]
   local latest = lane == '0' and e0 or lane == '1' and e1 or lane == '2' and e2 or e3
   if expiry < latest then return 2 end
   if lane == '0' then e0 = expiry elseif lane == '1' then e1 = expiry elseif lane == '2' then e2 = expiry else e3 = expiry end
   first = latest == 0
-  id, entry = number .. format('-8%015d', now), pack(expiry) .. entry
+  id = format('%d-8%015d', pseq + 1, now)
 end
 
 local window, mark = tonumber(ARGV[6]), ARGV[12]
@@ -72,7 +62,7 @@ if window > 0 then
   if generation == 0 then until0 = math.max(until0, now + window) else until1 = math.max(until1, now + window) end
 end
 local chunk = '\152' .. pack(2, kept[1], seq + 1, now, ARGV[2], pseq + 1) .. '\146' .. pack(ARGV[4], depth) .. ARGV[11]
-local stored = redis.pcall('XADD', KEYS[8], id, 'e', entry)
+local stored = redis.pcall('XADD', KEYS[8], id, 'e', ARGV[13])
 local problem = type(stored) == 'table' and stored
 if not problem then
   local noted = redis.pcall('XADD', KEYS[2], format('%d-0', seq + 1), 'c', chunk)
@@ -88,5 +78,5 @@ if problem then -- a key of another type in the way, which nobody could foresee,
   return problem
 end
 call('HSET', meta, 's', pack(seq + 1, now, pseq + 1, turn, journal_bytes + #chunk, published + 1, generation, began, until0,
-  until1, until_later), field, pack(depth, bytes, leased, flow, e0, e1, e2, e3, rung))
+  until1, until_later), field, pack(depth, bytes, leased_bytes, flow, e0, e1, e2, e3, rung))
 return 1

@@ -17,15 +17,7 @@ local lane = rung - 2
 if lane < 0 or flow == 1 or call('EXISTS', KEYS[6]) == 1 then return {'idle'} end
 local leased = call('ZCARD', KEYS[4])
 if depth - leased ~= 1 then return {'idle'} end
-local _, seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1, until_later
-  = unpack_limit(kept[3], 11, 0)
-if ARGV[1] == '' then
-  local time = call('TIME')
-  local clock = time[1] * 1000 + math.floor(time[2] / 1000)
-  if clock > now then now = clock end
-elseif tonumber(ARGV[1]) > now then
-  now = tonumber(ARGV[1])
-end
+--@include _brief
 local cursor, source = 'c' .. lane, format('%d', lane)
 local conf = call('HMGET', KEYS[3], 'looked', 'shortest', 'run', 'pulls', 'ordered', 'fo', cursor)
 local length, shortest = tonumber(ARGV[6]), tonumber(conf[2])

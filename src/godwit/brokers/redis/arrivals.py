@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from godwit.brokers.redis.encoding import blob, lane_of, mark, packed
+from godwit.brokers.redis.encoding import blob, expiring_blob, lane_of, mark, packed
 from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.link import Argument, packed_command
 from godwit.brokers.redis.scripts import script
@@ -45,7 +45,7 @@ def encode_one(queue: Known, envelope: Envelope) -> tuple[tuple[str, ...], tuple
         packed((row,)),
         *queue.groups,
         *((marked,) if window else ()),
-        blob(envelope),
+        expiring_blob(envelope, expiry_ms) if expiry_ms else blob(envelope),
     )
 
 
@@ -59,7 +59,11 @@ def packed_one(queue: Known, envelope: Envelope, now: str) -> bytes:
         marked = b""
     elif isinstance(marked, str):
         marked = marked.encode()
-    size, expiry, body = b"%d" % envelope.size, b"%d" % expiry_ms if expiry_ms else b"", blob(envelope)
+    size = b"%d" % envelope.size
+    if expiry_ms:
+        expiry, body = b"%d" % expiry_ms, expiring_blob(envelope, expiry_ms)
+    else:
+        expiry, body = b"", blob(envelope)
     opening = queue.openings.get(lane)
     if opening is None or now:
         opening = queue.openings[lane] = _opening(queue, _DIGITS[lane], now)
@@ -88,6 +92,7 @@ def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...
     expiries: list[int] = []
     rows: list[tuple[object, ...]] = []
     marks: list[str | bytes] = []
+    blobs: list[bytes] = []
     total = 0
     brief = not queue.keeps_body
     for envelope in chunk:
@@ -99,8 +104,12 @@ def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...
         if place is None:
             place = used[lane] = _DIGITS[len(used) + 1]
         places.append(place)
-        expiry_ms = envelope.expiry_ms(ttl_ms) if ttl_ms or envelope.expires_at_ms else 0
+        if envelope.expires_at_ms is None:
+            expiry_ms = envelope.created_at_ms + ttl_ms if ttl_ms else 0  # as `expiry_ms` says
+        else:
+            expiry_ms = envelope.expiry_ms(ttl_ms)
         expiries.append(expiry_ms)
+        blobs.append(expiring_blob(envelope, expiry_ms) if expiry_ms else blob(envelope))
         marked = mark(envelope.id)
         marks.append(marked)
         if brief and not (envelope.schedule_id or envelope.campaign or envelope.replay_of):
@@ -120,7 +129,7 @@ def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...
         packed(rows),
         *queue.groups,
         *(marks if window else ()),
-        *map(blob, chunk),
+        *blobs,
     )
 
 

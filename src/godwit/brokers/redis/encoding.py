@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Any, Final
 
@@ -29,8 +28,8 @@ _error_decoder: Final = msgspec.json.Decoder(ProcessingError)
 _BLOB_ARRAY: Final = b"\x9d"
 _SORTED_ARRAY: Final = b"\x9e"
 _HEADED_ARRAY: Final = b"\xdc\x00\x16"
-_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UUID_LENGTH: Final = 36
+_UUID_DIGITS: Final = 32
 MARKED_DIGITS: Final = 16
 """The length of what follows the dash in the ids of entries with a head or an expiry; see `lua/_copies.lua`."""
 
@@ -61,10 +60,27 @@ def blob(envelope: Envelope) -> bytes:
     ))[1:]  # fmt: skip
 
 
+def expiring_blob(envelope: Envelope, expiry_ms: int) -> bytes:
+    """Return a message that expires as `arrive.lua` takes it: its blob behind its expiry."""
+    return _encode((
+        expiry_ms,
+        envelope.size, envelope.id, envelope.type, envelope.ordering_key, envelope.priority, envelope.created_at_ms,
+        envelope.group, envelope.deliver_at_ms, envelope.expires_at_ms, envelope.schedule_id, envelope.campaign,
+        envelope.replay_of, envelope.body,
+    ))[1:]  # fmt: skip
+
+
 def mark(message_id: str) -> str | bytes:
     """Return an id as the dedup window remembers it: a UUID in 17 bytes, anything else as it is."""
-    if len(message_id) == _UUID_LENGTH and _UUID.fullmatch(message_id):
-        return b"\x00" + bytes.fromhex(message_id.replace("-", ""))
+    if len(message_id) == _UUID_LENGTH:
+        digits = message_id.replace("-", "")
+        if len(digits) == _UUID_DIGITS and (message_id[8] == message_id[13] == message_id[18] == message_id[23] == "-"):
+            try:
+                number = bytes.fromhex(digits)
+            except ValueError:
+                return message_id
+            if number.hex() == digits:  # neither capitals nor spaces: those are other ids
+                return b"\x00" + number
     return message_id
 
 

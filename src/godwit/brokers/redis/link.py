@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import hiredis
 
 from godwit.brokers.redis.address import Address, Role
+from godwit.brokers.redis.prompt import PromptReply, resume_all
 from godwit.brokers.redis.replies import LinkLost, Refused
 from godwit.brokers.redis.topology import misplaced
 
@@ -53,7 +54,9 @@ class Link(asyncio.BufferedProtocol):
         self._reader = hiredis.Reader()
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
-        self._waiting: deque[tuple[asyncio.Future[Any], int, list[Any]]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Any] | PromptReply, int, list[Any]]] = deque()
+        self._answered: list[PromptReply] = []
+        """Whose waiters go on when all that was read is understood."""
         self._transport: asyncio.Transport | None = None
         self._lost: Exception | None = None
         self.idle_again: Callable[[Link], None] | None = None
@@ -80,6 +83,9 @@ class Link(asyncio.BufferedProtocol):
                 self._take(reply)
         except hiredis.ProtocolError as error:
             self.abort(LinkLost(f"the reply is not Redis's protocol ({error})"))
+        if self._answered:
+            answered, self._answered = self._answered, []
+            resume_all(answered)
 
     def _take(self, reply: Any) -> None:
         future, wanted, replies = self._waiting[0]
@@ -91,6 +97,8 @@ class Link(asyncio.BufferedProtocol):
         self._waiting.popleft()
         if not future.done():
             future.set_result(replies)
+            if isinstance(future, PromptReply):
+                self._answered.append(future)
         elif self.idle_again is not None:
             idle_again, self.idle_again = self.idle_again, None
             idle_again(self)
@@ -117,28 +125,27 @@ class Link(asyncio.BufferedProtocol):
 
     def send(self, *commands: Sequence[Argument]) -> asyncio.Future[list[Any]]:
         """Send commands together; the future gives one reply for each, errors as values."""
+        return self.send_packed(packed_commands(commands), len(commands))
+
+    def send_packed(self, commands: bytes, count: int = 1) -> asyncio.Future[list[Any]]:
+        """Send commands that are written out already."""
         future: asyncio.Future[list[Any]] = self._loop.create_future()
-        if self._lost is not None or self._transport is None:
-            future.set_exception(self._lost or LinkLost("it is not connected"))
-            return future
-        self.since = self._loop.time()
-        self._waiting.append((future, len(commands), []))
-        if len(commands) == 1:
-            self._transport.write(packed_command(tuple(commands[0])))
-        else:
-            self._transport.write(b"".join([packed_command(tuple(command)) for command in commands]))
+        self._write(commands, count, future)
         return future
 
-    def send_packed(self, command: bytes) -> asyncio.Future[list[Any]]:
-        """Send a command that is written out already."""
-        future: asyncio.Future[list[Any]] = self._loop.create_future()
+    def ask(self, commands: bytes, count: int = 1) -> PromptReply:
+        """Send commands that are written out, for one task that waits for the replies at once."""
+        reply = PromptReply(self._loop)
+        self._write(commands, count, reply)
+        return reply
+
+    def _write(self, commands: bytes, count: int, future: asyncio.Future[list[Any]] | PromptReply) -> None:
         if self._lost is not None or self._transport is None:
             future.set_exception(self._lost or LinkLost("it is not connected"))
-            return future
+            return
         self.since = self._loop.time()
-        self._waiting.append((future, 1, []))
-        self._transport.write(command)
-        return future
+        self._waiting.append((future, count, []))
+        self._transport.write(commands)
 
     async def open(self, timeout_seconds: float) -> None:
         """Connect, log in and ask who is there."""
@@ -172,6 +179,13 @@ class Link(asyncio.BufferedProtocol):
     def close(self) -> None:
         """End it."""
         self.abort(LinkLost("it was closed"))
+
+
+def packed_commands(commands: Sequence[Sequence[Argument]]) -> bytes:
+    """Return commands as they are sent."""
+    if len(commands) == 1:
+        return packed_command(tuple(commands[0]))
+    return b"".join([packed_command(tuple(command)) for command in commands])
 
 
 def greeting(address: Address) -> list[Sequence[Argument]]:

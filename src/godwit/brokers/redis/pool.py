@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from godwit.brokers.redis.address import Address
-from godwit.brokers.redis.link import Argument, Link, Server
+from godwit.brokers.redis.link import Argument, Link, Server, packed_commands
 from godwit.brokers.redis.replies import LinkLost
 from godwit.core.errors import BrokerBusy
 
@@ -81,7 +81,7 @@ class Pool:
             run_id = link.server.run_id
             commands = tuple((*command, run_id) if command[0] == "EVALSHA" else command for command in commands)
         try:
-            replies = await link.send(*commands)
+            replies = await link.ask(packed_commands(commands), len(commands))
         except asyncio.CancelledError:
             # The reply is still to come; until then the connection is of no use to others.
             link.idle_again = self.release

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from godwit.brokers.arguments import check_replicas
 from godwit.brokers.chunks import addresses, publish_chunks
@@ -18,10 +18,10 @@ from godwit.brokers.redis.arrivals import STALE as OLD
 from godwit.brokers.redis.catalog import STALE, Catalog
 from godwit.brokers.redis.chunked import encode_chunk
 from godwit.brokers.redis.known import Known
-from godwit.brokers.redis.link import Argument
+from godwit.brokers.redis.link import Argument, packed_command
 from godwit.brokers.redis.reach import REPLICAS_MS, Reach
 from godwit.brokers.redis.replies import LinkLost, Refused
-from godwit.brokers.redis.scripts import script
+from godwit.brokers.redis.scripts import Script, script
 from godwit.brokers.redis.spreading import Spread
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, NotReplicated, PartialPublish, QueueFull
@@ -41,8 +41,6 @@ class Publisher:
 
     def __init__(self, reach: Reach, catalog: Catalog) -> None:
         self._reach, self._catalog = reach, catalog
-        self._ahead: tuple[Known, Sequence[Envelope], Call] | None = None
-        """The next chunk of a publish, encoded while the one before it was stored."""
 
     async def publish(self, envelopes: Sequence[Envelope], *, replicas: int | None = None) -> list[Receipt]:
         """Check everything, then store chunk by chunk; `replicas` counts instead of the queue's `min_replicas`."""
@@ -61,23 +59,43 @@ class Publisher:
                 (await self._catalog.ask(name)).group(group)
         if len(envelopes) == 1:
             return await self.accept(envelopes, replicas=replicas)
-        receipts: list[Receipt] = []
         chunks = list(self._chunks(envelopes))
         if len(chunks) == 1:
             return await self.accept(chunks[0], replicas=replicas)
-        for place, chunk in enumerate(chunks):
-            storing = asyncio.ensure_future(self.accept(chunk, replicas=replicas))
-            await asyncio.sleep(0)  # it is on its way: while the server works, make the next one ready
-            if place + 1 < len(chunks):
-                self._ahead = await self._encoded(chunks[place + 1])
+        return await self._in_turn(chunks, replicas) if chunks else []
+
+    async def _in_turn(self, chunks: list[Sequence[Envelope]], replicas: int | None) -> list[Receipt]:
+        """Store chunks one after the other; while the server works on one, the next is written out."""
+        receipts: list[Receipt] = []
+        ready = self._written_out(chunks[0], replicas)
+        for number, chunk in enumerate(chunks, 1):
+            replies = None if ready is None else self._reach.begin_packed(*ready)
+            given = answered(chunk, ALL_STORED)
+            ready = self._written_out(chunks[number], replicas) if number < len(chunks) else None
+            answer = None if replies is None else await said(replies)
             try:
-                receipts += await storing
+                if answer != STORED:
+                    # Nothing was stored, or nobody knows: ids make sending it again safe.
+                    given = answered(chunk, answer) if is_ok(answer) else await self.accept(chunk, replicas=replicas)
             except GodwitError as error:
                 if not receipts:
                     raise
                 cause = error.__cause__ if isinstance(error, PartialPublish) else error
                 raise partial([receipt.id for receipt in receipts], error) from cause
+            receipts += given
         return receipts
+
+    def _written_out(self, chunk: Sequence[Envelope], replicas: int | None) -> tuple[Script, str, bytes] | None:
+        """Return the whole command that stores a chunk, where one is all it takes and may be sent again."""
+        queue = self._catalog.known(chunk[0].queue)
+        if queue is None or queue.spec.partitions > 1 or not queue.limits[3]:
+            return None
+        if queue.spec.min_replicas if replicas is None else replicas:
+            return None
+        name, keys, arguments = plain_call(queue, chunk) or careful_call(queue, chunk)
+        what = script(name)
+        words = ("EVALSHA", what.sha, len(keys), *keys, self._reach.now(), queue.name, *arguments)
+        return what, keys[0], packed_command(words)
 
     def _chunks(self, envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
         """Split a publish; what goes to a queue of several partitions is split again when each part is known."""
@@ -90,12 +108,6 @@ class Publisher:
                 yield messages
             else:
                 yield from publish_chunks(messages)
-
-    async def _encoded(self, chunk: Sequence[Envelope]) -> tuple[Known, Sequence[Envelope], Call] | None:
-        queue = await self._catalog.find(chunk[0].queue)
-        if queue.spec.partitions > 1:
-            return None
-        return queue, chunk, plain_call(queue, chunk) or careful_call(queue, chunk)
 
     async def accept(
         self,
@@ -110,11 +122,8 @@ class Publisher:
         queue = self._catalog.known(chunk[0].queue) or await self._catalog.ask(chunk[0].queue)
         if queue.spec.partitions == 1:
             answer = await self._store(queue, chunk, mode=mode, tickets=tickets, dead=dead, replicas=replicas)
-            if answer is ALL_STORED:
-                return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
             if answer is not None:
-                repeated = set(answer[1:])
-                return [Receipt(envelope.id, index not in repeated) for index, envelope in enumerate(chunk, 1)]
+                return answered(chunk, answer)
             queue = await self._catalog.find(queue.name)  # it has grown meanwhile
         spread = Spread(self._store, self._store_quickly, self._catalog, chunk, mode, tickets, dead, replicas)
         return await spread.publish(queue)
@@ -134,19 +143,14 @@ class Publisher:
 
         With `follow` only what the partition has something of: see `partitions.py`.
         """
-        ahead, self._ahead = self._ahead, None
         fast = not (mode or dead or follow)
         while True:
-            if ahead is not None and ahead[0] is queue and ahead[1] is chunk:
-                call: Call | None = ahead[2]
-                ahead = None
-            else:
-                call = plain_call(queue, chunk) if fast else None
-            script, names, arguments = call or careful_call(queue, chunk, mode, tickets, dead, follow=follow)
+            call = plain_call(queue, chunk) if fast else None
+            name, names, arguments = call or careful_call(queue, chunk, mode, tickets, dead, follow=follow)
             # Ids are remembered: a chunk sent again after a lost reply is recognised, where there is a window.
             again = bool(mode or queue.limits[3])
             try:
-                answer = await self._run(queue, script, names, arguments, again=again, replicas=replicas)
+                answer = await self._run(queue, name, names, arguments, again=again, replicas=replicas)
             except Refused as error:
                 raise full_server(queue) from error
             if answer == STORED:
@@ -202,7 +206,7 @@ class Publisher:
     async def _run(
         self,
         queue: Known,
-        script: str,
+        name: str,
         names: Sequence[str],
         arguments: Sequence[Argument],
         *,
@@ -212,13 +216,35 @@ class Publisher:
         if replicas is None:
             replicas = queue.spec.min_replicas
         if not replicas:
-            return await self._reach.run(script, queue.name, names, arguments, again=again)
+            return await self._reach.run(name, queue.name, names, arguments, again=again)
         answer, reached = await self._reach.run_replicated(
-            script, queue.name, names, arguments, again=again, replicas=replicas
+            name, queue.name, names, arguments, again=again, replicas=replicas
         )
         if reached < replicas and is_stored(answer):
             raise NotReplicated(queue.name, replicas, reached, REPLICAS_MS / 1000)
         return answer
+
+
+async def said(replies: asyncio.Future[list[Any]]) -> Any:
+    """Return a script's answer, or None when it was lost on the way."""
+    try:
+        (answer,) = await replies
+    except LinkLost:
+        return None
+    return answer
+
+
+def is_ok(answer: Any) -> TypeGuard[list[Any]]:
+    """Say whether an answer is that of `publish.lua` when it has stored all that is new."""
+    return isinstance(answer, list) and answer[0] == ALL_STORED[0]
+
+
+def answered(chunk: Sequence[Envelope], answer: Sequence[Any]) -> list[Receipt]:
+    """Return the receipts for a chunk by the indexes of repetitions that a script named."""
+    if len(answer) == 1:
+        return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
+    repeated = set(answer[1:])
+    return [Receipt(envelope.id, index not in repeated) for index, envelope in enumerate(chunk, 1)]
 
 
 def is_stored(answer: Any) -> bool:

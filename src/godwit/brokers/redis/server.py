@@ -51,6 +51,8 @@ class Servers:
         self._wait_seconds = wait_seconds
         self._patience_seconds = patience_seconds
         self._pools: dict[Address, Pool] = {}
+        self._latest: tuple[Address, Pool] | None = None
+        """The pool asked for last: comparing an address costs less than its hash."""
         self._routes = Routes(self.topology, self._pool_at)
         self._lookout = Lookout(self.topology, self._drop_others)
         self._blocking: WeakSet[Link] = WeakSet()
@@ -67,10 +69,13 @@ class Servers:
         return self._pool_at(self.target.data)
 
     def _pool_at(self, address: Address) -> Pool:
+        if self._latest is not None and self._latest[0] is address:
+            return self._latest[1]
         pool = self._pools.get(address)
         if pool is None:
             pool = Pool(address, size=self.max_connections, wait_seconds=self._wait_seconds, slow=self._lookout.suspect)
             self._pools[address] = pool
+        self._latest = address, pool
         return pool
 
     async def open(self) -> None:
@@ -133,7 +138,7 @@ class Servers:
             return None
         reach(what.before)
         try:
-            (reply,) = await link.send_packed(command)
+            (reply,) = await link.ask(command)
         except asyncio.CancelledError:
             link.idle_again = pool.release
             raise
@@ -176,6 +181,17 @@ class Servers:
         what = script(name)
         reach(what.before)
         replies = link.send(*[("EVALSHA", what.sha, len(keys), *keys, *arguments) for keys, arguments in calls])
+        pool.release_after(link, replies)
+        return replies
+
+    def begin_packed(self, what: Script, key: str, command: bytes) -> asyncio.Future[list[Any]] | None:
+        """Send a script whose command is written out in this very turn, as `begin` does."""
+        address = None if self.closed else self.topology.address_of(key)
+        link = None if address is None else (pool := self._pool_at(address)).idle()
+        if link is None:
+            return None
+        reach(what.before)
+        replies = link.send_packed(command)
         pool.release_after(link, replies)
         return replies
 
@@ -259,6 +275,7 @@ class Servers:
     def _drop_others(self) -> None:
         """Give up the connections to servers that no longer count: what waits there would wait in vain."""
         present = set(self.topology.addresses())
+        self._latest = None
         for gone in self._pools.keys() - present:
             self._pools.pop(gone).close()
         for link in [link for link in self._blocking if link.address not in present]:
