@@ -33,6 +33,8 @@ STANDBY: Final = timedelta(seconds=5)
 PATIENCE: Final = 80
 """How many times as long as it worked a recorder rests that cannot keep up anyway."""
 LONGEST_REST: Final = timedelta(seconds=1)
+HOPELESS: Final = 2
+"""How many times as fast as it is recorded the journal grows then; below, resting half of the time is enough."""
 BEHIND_MOST: Final = 500_000
 """Rows; beyond, those who fill the journal have to wait for the recorder: it must not be trimmed unread."""
 COMMIT_EVERY_MS: Final = 1_000
@@ -72,9 +74,11 @@ class Pace:
         if self._growth is None:
             return GATHER if behind else timedelta(0)  # whoever begins to work meanwhile shall not be in the way
         took_ms = max(1, now_ms - self._looked_ms)
-        if behind > BEHIND_MOST or self._growth * took_ms < recorded / 2:
-            return timedelta(0)
-        return min(PATIENCE * timedelta(milliseconds=took_ms), LONGEST_REST)
+        grown = self._growth * took_ms
+        if behind > BEHIND_MOST or grown < recorded:
+            return timedelta(0)  # it keeps up, be it with all it has: resting would lose what it can hold
+        patience = PATIENCE if grown >= HOPELESS * recorded else 1
+        return min(patience * timedelta(milliseconds=took_ms), LONGEST_REST)
 
 
 class Recorder:

@@ -75,8 +75,12 @@ def test_a_recorder_yields_only_while_it_cannot_keep_up_and_not_for_ever() -> No
     assert pace.rest(1_000, 1_010, behind=9_000) == GATHER, "nothing is known yet: somebody may have begun to work"
     assert pace.rest(1_000, 1_010, behind=0) == timedelta(0)
     pace.looked(10_000, 1_100)  # a hundred rows each millisecond
-    assert pace.rest(1_000, 1_105, behind=9_000) == timedelta(milliseconds=5 * PATIENCE)
+    assert pace.rest(200, 1_105, behind=9_000) == timedelta(milliseconds=5 * PATIENCE)
     assert pace.rest(1_000, 3_100, behind=9_000) == LONGEST_REST
     assert pace.rest(1_000, 1_120, behind=BEHIND_MOST + 1) == timedelta(0), "the journal must not be trimmed unread"
-    pace.looked(10_100, 1_200)  # one row each millisecond: it can be recorded as it comes
-    assert pace.rest(1_000, 1_220, behind=9_000) == timedelta(0)
+    pace.looked(13_000, 1_200)  # thirty rows each millisecond
+    assert pace.rest(400, 1_230, behind=9_000) == LONGEST_REST
+    assert pace.rest(400, 1_220, behind=9_000) == timedelta(milliseconds=20), "nearly: it rests half of the time"
+    assert pace.rest(400, 1_213, behind=9_000) == timedelta(0), "it just keeps up, and must go on"
+    pace.looked(13_100, 1_300)  # one row each millisecond: it can be recorded as it comes
+    assert pace.rest(1_000, 1_320, behind=9_000) == timedelta(0)
