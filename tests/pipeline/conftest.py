@@ -37,7 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(archive: Path) -> Iterator[SparkSession]:
+    """Run Spark once for all tests of a process; the classes first, which take a context of their own to be made."""
     with spark_session("tests", master=f"local[{CORES}]", settings=SMALL) as session:
         yield session
 

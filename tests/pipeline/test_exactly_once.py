@@ -30,6 +30,8 @@ BATCHES = 6 + 2 * KILLS
 POINTS = ("pipeline.read", "pipeline.prepared:2", "pipeline.publishing", "pipeline.published", "pipeline.acknowledged")
 WHOLE = "pipeline.prepared:2"
 """Here the driver's JVM and workers are killed with it; at the other points the JVM lives on for the next driver."""
+WITHOUT_A_QUERY = ("pipeline.publishing", "pipeline.acknowledged")
+"""Here the driver has no checkpoint and reads batch after batch; at the other points it runs a streaming query."""
 CHANCE = Random(7)
 
 
@@ -48,6 +50,13 @@ class Place:
     @property
     def lake(self) -> Path:
         return self.folder / "lake"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a driver in the lasting JVM is told: what Spark keeps in its folder is in use there after its end."""
+        own = self.folder / "tmp"
+        own.mkdir(exist_ok=True)
+        return {"TMPDIR": str(own)}
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +77,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_a_driver_killed_at_any_point_of_a_batch_counts_no_row_twice(place: Place, jvm: Jvm) -> None:
-    # What Spark keeps in a folder of a driver that was killed is still in use here: nobody else may sweep it.
-    own = place.folder / "tmp"
-    own.mkdir()
     for point in POINTS:
+        settings = place.settings
+        if point in WITHOUT_A_QUERY:
+            settings = msgspec.structs.replace(settings, checkpoint=None)
         if point == WHOLE:
-            Driver(place.settings, fault=point, whole=True).died()
+            Driver(settings, fault=point, whole=True).died()
         else:
-            Driver(place.settings, fault=point, jvm=jvm, environment={"TMPDIR": str(own)}).died()
+            Driver(settings, fault=point, jvm=jvm, environment=place.environment).died()
         if point == "pipeline.publishing":
             shutil.rmtree(place.checkpoint)
     store = place.settings.store_url
@@ -85,7 +94,7 @@ def test_a_driver_killed_at_any_point_of_a_batch_counts_no_row_twice(place: Plac
     assert set(rows.values()) == {1}
 
 
-def test_whatever_is_killed_lost_or_restored_each_row_counts_once(place: Place, archive: Path) -> None:
+def test_whatever_is_killed_lost_or_restored_each_row_counts_once(place: Place, jvm: Jvm) -> None:
     settings, older, go_on = place.settings, place.folder / "older", place.folder / "go on"
     # Held behind its first batch, it believes to be the only one while all the others come and go.
     stale = Driver(msgspec.structs.replace(settings, checkpoint=None), hold=go_on)
@@ -98,7 +107,7 @@ def test_whatever_is_killed_lost_or_restored_each_row_counts_once(place: Place, 
         victim.kill()
     shutil.rmtree(place.checkpoint)
     shutil.copytree(older, place.checkpoint)
-    last = Driver(settings)
+    last = Driver(settings, jvm=jvm, environment=place.environment)
     last.until(1)
     place.server.kill()
     place.server.start()

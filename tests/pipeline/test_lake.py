@@ -36,7 +36,7 @@ def test_small_files_become_one_and_old_ones_are_swept(spark: SparkSession, tmp_
     lake = Lake(str(tmp_path / "lake"), "default")
     settings = RunSettings(
         broker_url=journal.url, store_url=journal.url, lake=str(tmp_path / "lake"), parts=("archive",), once=True,
-        max_rows=400,
+        max_rows=400, checkpoint=str(tmp_path / "checkpoint"),
     )  # fmt: skip
     metrics = PipelineMetrics()
     with Connections(journal.url, journal.url) as connections:
@@ -76,20 +76,25 @@ def test_sql_sees_the_lake_and_the_live_journal_once(spark: SparkSession, tmp_pa
     settings = RunSettings(
         broker_url=url_of(path), store_url=url_of(path), lake=str(tmp_path / "lake"), parts=("archive",), once=True
     )
-    lake = Lake(settings.lake, "default")
+    lake, metrics = Lake(settings.lake, "default"), PipelineMetrics()
     with Connections(url_of(path), url_of(path)) as connections:
-        follow(spark, connections, settings, lambda _outcome: None)
+        follow(spark, connections, settings, lambda _outcome: None, metrics=metrics)
+    # A run without a query says the same of itself as one with Spark's listener.
+    rows = len(journal_rows(url_of(path)))
+    assert f'godwit_pipeline_rows_total{{pipeline="default"}} {rows}\n' in metrics.render()
+    assert 'godwit_pipeline_batches_total{pipeline="default"} 1\n' in metrics.render()
+    assert 'godwit_pipeline_lag_rows{pipeline="default",shard="orders#0"} 0\n' in metrics.render()
     traffic(path, "mails", messages=40, groups=("smtp",))
     with Connections(url_of(path), url_of(path)) as connections:
         create_views(spark, connections, lake)
-        rows = journal_rows(url_of(path))
-        assert spark.table("journal").count() == len(rows)
+        told = journal_rows(url_of(path))
+        assert spark.table("journal").count() == len(told)
         ended = spark.sql("SELECT outcome, count(*) FROM deliveries GROUP BY outcome").collect()
         ends = ("acked", "nacked", "dead_lettered")
-        assert dict(map(tuple, ended)) == {end: sum(row["event"] == end for row in rows) for end in ends}
+        assert dict(map(tuple, ended)) == {end: sum(row["event"] == end for row in told) for end in ends}
         known = spark.sql("SELECT queue, count(*), sum(copies), sum(acked) FROM messages GROUP BY queue").collect()
         assert {row[0]: row[1] for row in known} == {"orders": 60, "mails": 40}
-        acks = Counter(row["queue"] for row in rows if row["event"] == "acked")
+        acks = Counter(row["queue"] for row in told if row["event"] == "acked")
         assert {row[0]: row[3] for row in known} == acks
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 User = tuple[str | None, str | None, str | None]
 
 USERS = 100_000
+ODD_DATES = ("1990-5-5", "1990-05-5 ", " 1990-05-05", "1990-05-05T", "1990-05", "19900505", "+990-05-05", "05.05.1990")
 SCHEMA = "user_id string, timezone string, born string"
 
 
@@ -117,12 +118,19 @@ def test_the_id_follows_from_campaign_user_and_day(spark: SparkSession) -> None:
     assert uuid.UUID(row.message_id) == campaign_id("birthdays", "ünï:1/2026-05-05")
 
 
+def test_a_user_who_is_there_twice_is_planned_once(spark: SparkSession) -> None:
+    users = spark.createDataFrame([("a", "Europe/Berlin", "1990-05-05"), ("b", "UTC", "1990-05-05")] * 3, SCHEMA)
+    found = planned(checked(users, campaign()), campaign(), Horizon.from_days(date(2026, 5, 1))).collect()
+    assert sorted(row.user for row in found) == ["a", "b"]
+
+
 def test_a_user_that_cannot_be_planned_is_rejected_with_the_reason(spark: SparkSession) -> None:
     users: list[User] = [
         ("a", "Europe/Berlin", "1990-05-05"),
         ("b", "Mars/Olympus", "1990-05-05"),
         ("c", None, "1990-05-05"),
         ("d", "Europe/Berlin", "1990-02-30"),
+        *(("d", "Europe/Berlin", text) for text in ODD_DATES),
         ("e", "Europe/Berlin", None),
         ("", "Europe/Berlin", "1990-05-05"),
         (None, "Europe/Berlin", "1990-05-05"),
@@ -134,6 +142,7 @@ def test_a_user_that_cannot_be_planned_is_rejected_with_the_reason(spark: SparkS
         ("b", "unknown time zone Mars/Olympus"),
         ("c", "no time zone"),
         ("d", "not a date: 1990-02-30"),
+        *(("d", f"not a date: {text}") for text in ODD_DATES),
         ("e", "no date"),
         ("", "no user id"),
         (None, "no user id"),

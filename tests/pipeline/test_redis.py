@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from godwit.brokers.contract import ShardEnds
 from godwit.brokers.urls import connect
 from godwit.pipeline.connections import Connections
+from godwit.pipeline.decoding import Decoder
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.offsets import Range, split
 from godwit.pipeline.reading import batches
@@ -44,7 +45,7 @@ def test_ranges_of_a_redis_journal_hold_every_row_once() -> None:
     for shard, ends in ends_of(url).items():
         whole = Range(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
         for part in split(whole, 333):
-            found += list(batches(url, part, schema, fail_on_data_loss=True))
+            found += list(batches(url, part, Decoder(schema, shard), fail_on_data_loss=True))
     told = pa.Table.from_batches(found, schema)
     rows = journal_rows(url)
     assert Counter(
@@ -61,7 +62,9 @@ def test_every_range_of_a_compact_journal_has_its_rows_and_no_others() -> None:
     assert [row[0] for row in rows] == list(range(1, ends.last_seq + 1))
     for after in range(len(rows)):
         for until in range(after + 1, len(rows) + 1):
-            found = list(batches(url, Range(shard, ends.epoch, after, until), schema, fail_on_data_loss=True))
+            found = list(
+                batches(url, Range(shard, ends.epoch, after, until), Decoder(schema, shard), fail_on_data_loss=True)
+            )
             told = pa.Table.from_batches(found, schema).sort_by("seq")
             assert [tuple(row.values()) for row in told.to_pylist()] == rows[after:until], (after, until)
 

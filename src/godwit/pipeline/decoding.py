@@ -26,7 +26,7 @@ _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 _NO_LAYOUT: Final[tuple[str, ...]] = ()
 
 
-class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StoredChunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A chunk as it is stored; rows are tuples, which cost less than lists."""
 
     version: int
@@ -41,7 +41,20 @@ class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rows: list[tuple[Any, ...]]
 
 
-_decode = msgspec.msgpack.Decoder(_Chunk).decode
+_decode = msgspec.msgpack.Decoder(StoredChunk).decode
+
+
+def opened(chunk: bytes, shard: str, after: int, until: int) -> tuple[StoredChunk, int, list[tuple[Any, ...]]]:
+    """Return a chunk with the seq of its first row beyond `after`, and its rows from there up to `until`."""
+    try:
+        found = _decode(chunk)
+    except msgspec.DecodeError as error:
+        raise JournalDamaged(shard, after, str(error)) from error
+    rows, first = found.rows, found.first_seq
+    if first <= after or first + len(rows) - 1 > until:
+        rows = rows[max(0, after + 1 - first) : max(0, until + 1 - first)]
+        first = max(first, after + 1)
+    return found, first, rows
 
 
 class Decoder:
@@ -53,15 +66,7 @@ class Decoder:
 
     def add(self, chunk: bytes, after: int, until: int) -> int:
         """Gather the rows of a chunk beyond `after` and up to `until`; return the seq of the chunk's last row."""
-        try:
-            found = _decode(chunk)
-        except msgspec.DecodeError as error:
-            raise JournalDamaged(self._shard, after, str(error)) from error
-        rows, first = found.rows, found.first_seq
-        last = first + len(rows) - 1
-        if first <= after or last > until:
-            rows = rows[max(0, after + 1 - first) : max(0, until + 1 - first)]
-            first = max(first, after + 1)
+        found, first, rows = opened(chunk, self._shard, after, until)
         if rows:
             key = (found.event, len(rows[0]))
             gathered = self._gathered.get(key)
@@ -71,7 +76,7 @@ class Decoder:
             gathered.headers.append(
                 (found.epoch, first, len(rows), found.at, found.queue, found.group, found.worker, found.depth)
             )
-        return last
+        return found.first_seq + len(found.rows) - 1
 
     def full(self) -> Iterator[pa.RecordBatch]:
         """Give the batches that have enough rows."""

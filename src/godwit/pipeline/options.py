@@ -38,6 +38,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     rows_per_partition: int = 50_000
     fail_on_data_loss: bool = True
     reader: str | None = None
+    partials: bool = False
 
 
 NAMES: Final = (
@@ -49,6 +50,7 @@ NAMES: Final = (
     "rowsPerPartition",
     "failOnDataLoss",
     "reader",
+    "partials",
 )
 
 
@@ -70,6 +72,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         rows_per_partition=_whole("rowsPerPartition", said.get("rowsperpartition", "50000")),
         fail_on_data_loss=_boolean("failOnDataLoss", said.get("failondataloss", "true")),
         reader=said.get("reader") or None,
+        partials=_boolean("partials", said.get("partials", "false")),
     )
     if COMMITTED in (options.starting, options.ending) and options.reader is None:
         raise InvalidSetting("option reader", None, "the name whose committed positions are meant")

@@ -63,12 +63,12 @@ class AnalyticsPart:
     key = ANALYTICS
     columns = COLUMNS
 
-    def __init__(self, connections: Connections, *, accept_loss: bool = False) -> None:
-        self._connections, self._accept_loss = connections, accept_loss
+    def __init__(self, connections: Connections, *, accept_loss: bool = False, summed: bool = False) -> None:
+        self._connections, self._accept_loss, self._summed = connections, accept_loss, summed
 
     def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
-        """Reduce the rows and stage the numbers."""
-        table = partials(rows).toArrow()
+        """Reduce the rows, unless that was done where they were read, and stage the numbers."""
+        table = (rows if self._summed else partials(rows)).toArrow()
         read = advances(table, accept_loss=self._accept_loss)
         if not read:
             return Prepared()

@@ -34,7 +34,7 @@ class PipelineMetrics:
     def __init__(self) -> None:
         self._lock = Lock()
         name = ("pipeline",)
-        self._rows = Numbers("godwit_pipeline_rows_total", Kind.COUNTER, name, "Journal rows read.")
+        self._rows = Numbers("godwit_pipeline_rows_total", Kind.COUNTER, name, "Journal rows published.")
         self._batches = Numbers("godwit_pipeline_batches_total", Kind.COUNTER, name, "Batches published.")
         self._seconds = Histogram(
             "godwit_pipeline_batch_duration_seconds", name, "How long a batch took, from plan to commit.", BATCH_SECONDS
@@ -48,6 +48,7 @@ class PipelineMetrics:
         self._last = Numbers(
             "godwit_pipeline_last_batch_timestamp_seconds", Kind.GAUGE, name, "When the last batch began."
         )
+        self._noted: dict[int, int] = {}
         self._running = Numbers("godwit_pipeline_running", Kind.GAUGE, name, "1 while the query runs, else 0.")
 
     @property
@@ -60,19 +61,26 @@ class PipelineMetrics:
         with self._lock:
             self._running.put((pipeline,), float(yes))
 
-    def batch(self, pipeline: str, *, rows: int, seconds: float, rate: float, at: float) -> None:
-        """Count a batch."""
+    def note(self, batch: int, rows: int) -> None:
+        """Say how many journal rows a batch has; Spark knows only how many it was given, which may be sums."""
         with self._lock:
-            self._rows.add((pipeline,), rows)
+            self._noted[batch] = rows
+
+    def batch(self, pipeline: str, batch: int, *, rows: int, seconds: float, at: float) -> int:
+        """Count a batch with the rows that were noted, else with `rows`; return how many."""
+        with self._lock:
+            read = self._noted.pop(batch, rows)
+            self._rows.add((pipeline,), read)
             self._batches.add((pipeline,), 1)
             self._seconds.observe((pipeline,), [seconds])
-            self._rate.put((pipeline,), rate)
+            self._rate.put((pipeline,), read / seconds if seconds else 0.0)
             self._last.put((pipeline,), at)
+        return read
 
-    def lag(self, pipeline: str, behind: Mapping[str, int]) -> None:
+    def lag(self, pipeline: str, left: Mapping[str, int]) -> None:
         """Say how far each shard is behind."""
         with self._lock:
-            for shard, rows in behind.items():
+            for shard, rows in left.items():
                 self._lag.put((pipeline, shard), rows)
 
     def render(self, *, open_metrics: bool = False) -> str:
@@ -95,14 +103,19 @@ class ProgressListener(StreamingQueryListener):
         """Count a batch and see how far the journal is ahead."""
         progress = event.progress
         seconds = progress.durationMs.get("triggerExecution", 0) / 1000
-        rows = max(0, progress.numInputRows)
-        rate = rows / seconds if seconds else 0.0
-        self._metrics.batch(self._pipeline, rows=rows, seconds=seconds, rate=rate, at=_instant(progress.timestamp))
-        behind = {shard: lag for source in progress.sources for shard, lag in lags(source).items()}
-        self._metrics.lag(self._pipeline, behind)
+        rows = self._metrics.batch(
+            self._pipeline, progress.batchId, rows=max(0, progress.numInputRows), seconds=seconds,
+            at=_instant(progress.timestamp),
+        )  # fmt: skip
+        left = {
+            shard: lag
+            for source in progress.sources
+            for shard, lag in behind(_offset(source.endOffset), _offset(source.latestOffset)).items()
+        }
+        self._metrics.lag(self._pipeline, left)
         log.info(
             "pipeline batch", pipeline=self._pipeline, batch=progress.batchId, rows=rows, seconds=round(seconds, 3),
-            lag=sum(behind.values()),
+            lag=sum(left.values()),
         )  # fmt: skip
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 # Spark's name
@@ -124,9 +137,8 @@ def listening(spark: SparkSession, metrics: PipelineMetrics, pipeline: str) -> I
         spark.streams.removeListener(listener)
 
 
-def lags(source: Any) -> dict[str, int]:
-    """Return how many rows of each shard lie behind a batch's end, as Spark tells both."""
-    end, latest = _offset(source.endOffset), _offset(source.latestOffset)
+def behind(end: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many rows of each shard lie behind a batch's end; both are offsets."""
     return {
         shard: max(0, int(place["seq"]) - int(end[shard]["seq"]) if shard in end else int(place["seq"]))
         for shard, place in latest.items()

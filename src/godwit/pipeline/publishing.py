@@ -57,8 +57,9 @@ class Publisher:
         clock: Clock = SYSTEM_CLOCK,
         pause: Callable[[float], None] = time.sleep,
         report: Callable[[Outcome], None] = lambda _outcome: None,
+        unseen: Callable[[DataFrame, dict[str, Position]], DataFrame] = beyond,
     ) -> None:
-        self._connections, self._parts = connections, parts
+        self._connections, self._parts, self._unseen = connections, parts, unseen
         self._reader, self._lake, self._accept_loss = reader, lake, accept_loss
         self._clock, self._pause, self._report = clock, pause, report
         self.failure: BaseException | None = None
@@ -126,7 +127,7 @@ class Publisher:
             places = seen.get(part.key, {})
             mine = next((found for where, found in cheaper if where == places), None)
             if mine is None:
-                mine = beyond(rows, places)
+                mine = self._unseen(rows, places) if places else rows
             prepared[part.key] = part.prepare(mine, run_id)
             reach("pipeline.read")
             cheaper.append((places, part.same(mine, prepared[part.key])))

@@ -6,14 +6,14 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from godwit.brokers.contract import Broker, Journal
 from godwit.brokers.urls import connect
 from godwit.core.errors import JournalLost
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
-from godwit.pipeline.decoding import BATCH_ROWS, Decoder
+from godwit.pipeline.decoding import BATCH_ROWS
 from godwit.pipeline.offsets import Range
 
 if TYPE_CHECKING:
@@ -65,9 +65,24 @@ class OpenBroker:
         return self._runner.run(carry_out())
 
 
-def batches(url: str, wanted: Range, schema: pa.Schema, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a range as Arrow batches."""
-    decoder = Decoder(schema, wanted.shard)
+class Turner(Protocol):
+    """Turns chunks of one shard into Arrow."""
+
+    def add(self, chunk: bytes, after: int, until: int) -> int:
+        """Take the rows of a chunk beyond `after` and up to `until`; return the seq of the chunk's last row."""
+        ...
+
+    def full(self) -> Iterator[pa.RecordBatch]:
+        """Give what need not wait for more."""
+        ...
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Give what is left."""
+        ...
+
+
+def batches(url: str, wanted: Range, turner: Turner, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+    """Give the rows of a range as what `turner` makes of them."""
     # Rows live until their batch is made and hold no cycles: looking for garbage among them only costs time.
     collecting = gc.isenabled()
     gc.disable()
@@ -83,9 +98,9 @@ def batches(url: str, wanted: Range, schema: pa.Schema, *, fail_on_data_loss: bo
                 if not chunks:
                     raise JournalLost(wanted.shard, f"rows {after + 1:,} to {wanted.until:,}", "fewer")
                 for chunk in chunks:
-                    after = max(after, decoder.add(chunk, after, wanted.until))
-                yield from decoder.full()
-        yield from decoder.rest()
+                    after = max(after, turner.add(chunk, after, wanted.until))
+                yield from turner.full()
+        yield from turner.rest()
     finally:
         if collecting:
             gc.enable()

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FILE: Final = "journal.json"
+_PARTIALS: Final = (
+    "shard string, epoch string, queue string, minute long, group string, metric string, bucket int, n long,"
+    " first_seq long, last_seq long, seq_sum long, last_at_ms long, enqueued long, originals long, processed long,"
+    " failed long, retried long, expired long, delivered long, value_sum long, peak long"
+)
 
 
 @cache
@@ -35,6 +40,16 @@ def journal_schema() -> StructType:
     return StructType.fromJson(document())
 
 
+@cache
+def partials_schema() -> StructType:
+    """Return the columns of a journal that is added up where it is read: those of `transforms.analytics.partials`."""
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+    kinds = {"string": StringType(), "int": IntegerType(), "long": LongType()}
+    words = [name.rpartition(" ") for name in _PARTIALS.split(", ")]
+    return StructType([StructField(name, kinds[kind]) for name, _, kind in words])
+
+
 def columns(*names: str) -> StructType:
     """Return the schema of some columns, in this order; what is not asked for is not decoded."""
     from pyspark.sql.types import StructType
@@ -42,8 +57,12 @@ def columns(*names: str) -> StructType:
     return StructType([journal_schema()[name] for name in names])
 
 
-def check_columns(schema: StructType) -> None:
-    """Refuse columns that a journal does not have, or has with another type."""
+def check_columns(schema: StructType, *, partials: bool = False) -> None:
+    """Refuse columns that a journal does not have, or has with another type; partials have all of theirs."""
+    if partials:
+        if schema != partials_schema():
+            raise InvalidSetting("schema", schema.simpleString(), f"none, or {partials_schema().simpleString()}")
+        return
     known = {field.name: field.dataType for field in journal_schema()}
     for field in schema:
         if field.name not in known:

@@ -13,12 +13,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from godwit.core.errors import InvalidSetting
+from godwit.pipeline.decoding import Decoder
 from godwit.pipeline.offsets import Range, chosen_shards, missing, ranges, resolve, split
 from godwit.pipeline.options import ReadOptions, read_options
 from godwit.pipeline.reading import OpenBroker, batches
-from godwit.pipeline.schema import arrow_schema, check_columns, journal_schema
+from godwit.pipeline.schema import arrow_schema, check_columns, journal_schema, partials_schema
 from godwit.pipeline.sink import StreamWriter, TableWriter, write_options
 from godwit.pipeline.streaming import JournalStream
+from godwit.pipeline.summing import Sums
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,12 +89,14 @@ class GodwitSource(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns; `.schema()` on the reader chooses some of them."""
-        return journal_schema()
+        wanted = {name.lower(): value for name, value in self.options.items()}.get("partials", "false")
+        return partials_schema() if wanted.strip().lower() == "true" else journal_schema()
 
     def reader(self, schema: StructType) -> JournalReader:
         """Return a reader of what there is."""
-        check_columns(schema)
-        return JournalReader(read_options(self.options), schema)
+        options = read_options(self.options)
+        check_columns(schema, partials=options.partials)
+        return JournalReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:  # noqa: FBT001 # Spark's signature
         """Return a writer of a table's rows; there is nothing to overwrite."""
@@ -106,8 +110,9 @@ class GodwitSource(DataSource):
 
     def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 # Spark's name
         """Return a reader of what comes."""
-        check_columns(schema)
-        return JournalStreamReader(read_options(self.options), schema)
+        options = read_options(self.options)
+        check_columns(schema, partials=options.partials)
+        return JournalStreamReader(options, schema)
 
 
 def _only_append(*, overwrite: bool) -> None:
@@ -119,4 +124,5 @@ def _read(options: ReadOptions, partition: InputPartition, schema: pa.Schema) ->
     wanted: Range = partition.value
     if wanted.rows <= 0:
         return iter(())
-    return batches(options.url, wanted, schema, fail_on_data_loss=options.fail_on_data_loss)
+    turner = Sums(wanted.shard) if options.partials else Decoder(schema, wanted.shard)
+    return batches(options.url, wanted, turner, fail_on_data_loss=options.fail_on_data_loss)

@@ -16,19 +16,20 @@ from godwit.core.journal import Position
 from godwit.core.logs import get_logger
 from godwit.core.names import queue_name
 from godwit.pipeline.auditing import AuditPart
+from godwit.pipeline.catching_up import catch_up
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.failures import explained
 from godwit.pipeline.housekeeping import compact, sweep
+from godwit.pipeline.intake import Intake
 from godwit.pipeline.lake import Lake
 from godwit.pipeline.offsets import chosen_shards
 from godwit.pipeline.options import ReadOptions, absolute, reader_of
 from godwit.pipeline.parts import AnalyticsPart, LakePart, Part
 from godwit.pipeline.progress import PipelineMetrics, listening
 from godwit.pipeline.publishing import Outcome, Publisher
-from godwit.pipeline.schema import columns, journal_schema
 from godwit.pipeline.serving import served
 from godwit.pipeline.session import LOCAL, folder_of, spark_session
-from godwit.pipeline.starting import as_option, starting_places
+from godwit.pipeline.starting import starting_places
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,7 +106,10 @@ def _stream(connections: Connections, settings: RunSettings, note: Callable[[Out
         listening(spark, metrics, settings.name),
     ):
         try:
-            follow(spark, connections, settings, note, chore=lambda: keep_house(spark, connections, settings))
+            follow(
+                spark, connections, settings, note, metrics=metrics,
+                chore=lambda: keep_house(spark, connections, settings),
+            )  # fmt: skip
             keep_house(spark, connections, settings)
         except KeyboardInterrupt:
             return True
@@ -118,17 +122,27 @@ def follow(
     settings: RunSettings,
     report: Callable[[Outcome], None],
     *,
+    metrics: PipelineMetrics | None = None,
     chore: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a query to its end in a session that is there.
+    """Publish all there is (`once`), or go on until interrupted, in a session that is there.
 
-    Spark gives the Python process that speaks for the source ten seconds to come up (no setting changes that), which a
-    busy machine may not grant. Beginning again is safe: the positions say what is done.
+    Spark gives the Python process that speaks for a query's source ten seconds to come up (no setting changes that),
+    which a busy machine may not grant. Beginning again is safe: the positions say what is done.
     """
+    books = metrics or PipelineMetrics()
+
+    def note(outcome: Outcome) -> None:
+        books.note(outcome.batch, outcome.rows)
+        report(outcome)
+
+    if settings.once and settings.checkpoint is None:
+        _catch_up(spark, connections, settings, note, books)
+        return
     patient_until = time.monotonic() + START_SECONDS
     while True:
         try:
-            with running(spark, connections, settings, report) as query:
+            with running(spark, connections, settings, note) as query:
                 wait(query, chore)
         except PipelineFailed as failed:
             if TOO_SLOW not in failed.reason or time.monotonic() > patient_until:
@@ -156,7 +170,15 @@ def pending(connections: Connections, settings: RunSettings) -> bool:
 
 def read_options_of(settings: RunSettings) -> ReadOptions:
     """Return which journals a run reads."""
-    return ReadOptions(url=absolute(settings.broker_url), queues=tuple(settings.queues))
+    return ReadOptions(
+        url=absolute(settings.broker_url), queues=tuple(settings.queues), max_rows=settings.max_rows,
+        fail_on_data_loss=not settings.accept_loss, partials=_summed(settings),
+    )  # fmt: skip
+
+
+def _summed(settings: RunSettings) -> bool:
+    """Say whether nobody needs the rows themselves: they are added up where they are read."""
+    return set(settings.parts) == {"analytics"}
 
 
 def check(settings: RunSettings) -> None:
@@ -172,24 +194,10 @@ def running(
     spark: SparkSession, connections: Connections, settings: RunSettings, report: Callable[[Outcome], None]
 ) -> Iterator[StreamingQuery]:
     """Start the query of a pipeline and stop it with the block."""
-    parts = parts_of(connections, settings)
-    lake = settings.name if {"archive", "audit"} & set(settings.parts) else ""
-    publisher = Publisher(
-        connections, parts, reader=reader_of(settings.name), lake=lake, accept_loss=settings.accept_loss, report=report
-    )
-    options = read_options_of(settings)
-    places = starting_places(connections, parts, options)
-    wanted = {name for part in parts for name in part.columns}
-    stream = (
-        spark.readStream.format("godwit")
-        .schema(columns(*(name for name in journal_schema().names if name in wanted)))
-        .option("url", options.url)
-        .option("queues", ",".join(options.queues))
-        .option("startingOffsets", as_option(places))
-        .option("maxRowsPerTrigger", settings.max_rows)
-        .option("failOnDataLoss", not settings.accept_loss)
-        .load()
-    )
+    parts, options = parts_of(connections, settings), read_options_of(settings)
+    intake = Intake(spark, options, parts)
+    publisher = _publisher(connections, settings, parts, intake, report)
+    stream = intake.growing(starting_places(connections, parts, options))
     # Without a checkpoint of the caller's there is a new one each time: it is only a hint where to go on.
     checkpoint = settings.checkpoint or str(folder_of(spark) / f"checkpoint-{secrets.token_hex(4)}")
     writer = stream.writeStream.foreachBatch(publisher).option("checkpointLocation", checkpoint)
@@ -203,6 +211,36 @@ def running(
         query.stop()
 
 
+def _catch_up(
+    spark: SparkSession,
+    connections: Connections,
+    settings: RunSettings,
+    report: Callable[[Outcome], None],
+    metrics: PipelineMetrics,
+) -> None:
+    """Publish what there is now, and nothing that comes later."""
+    parts, options = parts_of(connections, settings), read_options_of(settings)
+    intake = Intake(spark, options, parts)
+    publisher = _publisher(connections, settings, parts, intake, report)
+    with explained(publisher):
+        start = starting_places(connections, parts, options)
+        catch_up(options, start, intake.between, publisher, metrics=metrics, pipeline=settings.name)
+
+
+def _publisher(
+    connections: Connections,
+    settings: RunSettings,
+    parts: Sequence[Part],
+    intake: Intake,
+    report: Callable[[Outcome], None],
+) -> Publisher:
+    lake = settings.name if {"archive", "audit"} & set(settings.parts) else ""
+    return Publisher(
+        connections, parts, reader=reader_of(settings.name), lake=lake, accept_loss=settings.accept_loss, report=report,
+        unseen=intake.unseen,
+    )  # fmt: skip
+
+
 def parts_of(connections: Connections, settings: RunSettings) -> list[Part]:
     """Return the parts to run; the lake first, so that the others read what it wrote."""
     made: list[Part] = []
@@ -210,7 +248,7 @@ def parts_of(connections: Connections, settings: RunSettings) -> list[Part]:
     if "archive" in settings.parts:
         made.append(LakePart(lake, accept_loss=settings.accept_loss))
     if "analytics" in settings.parts:
-        made.append(AnalyticsPart(connections, accept_loss=settings.accept_loss))
+        made.append(AnalyticsPart(connections, accept_loss=settings.accept_loss, summed=_summed(settings)))
     if "audit" in settings.parts:
         made.append(AuditPart(connections, lake, accept_loss=settings.accept_loss))
     return made

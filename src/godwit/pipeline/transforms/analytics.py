@@ -27,7 +27,17 @@ WAITING: Final = "wait_ms"
 COLUMNS: Final = ("epoch", "shard", "seq", "at", "event", "queue", "group", "depth", "copy", "wait_ms", "run_ms")
 """What analytics reads of a journal."""
 KEYS: Final = ("shard", "epoch", "queue", "minute", "group", "metric", "bucket")
-_ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED)
+MINUTE_MS: Final = 60_000
+ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED)
+COUNTED: Final = {
+    "processed": Event.ACKED,
+    "failed": Event.DEAD_LETTERED,
+    "retried": Event.NACKED,
+    "expired": Event.MESSAGE_EXPIRED,
+    "delivered": Event.DELIVERED,
+}
+DURATIONS: Final = {Event.ACKED: (PROCESSING, "run_ms"), Event.DELIVERED: (WAITING, "wait_ms")}
+"""The metric that an event has a value of, and the column with the value."""
 
 
 def bucket(value: Column) -> Column:
@@ -55,10 +65,10 @@ def partials(rows: DataFrame) -> DataFrame:
 
     `n`, `first_seq`, `last_seq` and `seq_sum` tell whether rows are missing or doubled.
     """
-    value = F.when(F.col("event") == Event.ACKED, F.col("run_ms")).when(
-        F.col("event") == Event.DELIVERED, F.col("wait_ms")
-    )
-    metric = F.when(F.col("event") == Event.ACKED, PROCESSING).otherwise(WAITING)
+    value, metric = F.lit(None).cast("long"), F.lit(None).cast("string")
+    for event, (name, column) in DURATIONS.items():
+        value = F.when(F.col("event") == event, F.col(column)).otherwise(value)
+        metric = F.when(F.col("event") == event, name).otherwise(metric)
     told = rows.select(
         *("shard", "epoch", "queue", "group", "seq", "event", "depth", "copy"),
         F.unix_millis("at").alias("at_ms"),
@@ -66,7 +76,7 @@ def partials(rows: DataFrame) -> DataFrame:
     )
     told = told.select(
         *told.columns,
-        F.expr("at_ms div 60000 * 60000").alias("minute"),
+        F.expr(f"at_ms div {MINUTE_MS} * {MINUTE_MS}").alias("minute"),
         F.when(F.col("value").isNotNull(), metric).alias("metric"),
         bucket(F.col("value")).alias("bucket"),
     )
@@ -76,17 +86,9 @@ def partials(rows: DataFrame) -> DataFrame:
         F.max("seq").alias("last_seq"),
         F.sum("seq").alias("seq_sum"),
         F.max("at_ms").alias("last_at_ms"),
-        _counted(F.col("event").isin(*_ARRIVALS)).alias("enqueued"),
-        _counted(F.col("event").isin(*_ARRIVALS) & (F.col("copy") == 0)).alias("originals"),
-        _counted(F.col("event") == Event.ACKED).alias("processed"),
-        _counted(F.col("event") == Event.DEAD_LETTERED).alias("failed"),
-        _counted(F.col("event") == Event.NACKED).alias("retried"),
-        _counted(F.col("event") == Event.MESSAGE_EXPIRED).alias("expired"),
-        _counted(F.col("event") == Event.DELIVERED).alias("delivered"),
+        F.count_if(F.col("event").isin(*ARRIVALS)).alias("enqueued"),
+        F.count_if(F.col("event").isin(*ARRIVALS) & (F.col("copy") == 0)).alias("originals"),
+        *(F.count_if(F.col("event") == event).alias(name) for name, event in COUNTED.items()),
         F.coalesce(F.sum("value"), F.lit(0)).alias("value_sum"),
         F.coalesce(F.max("depth"), F.lit(0)).alias("peak"),
     )
-
-
-def _counted(condition: Column) -> Column:
-    return F.count_if(condition)

@@ -39,7 +39,9 @@ def checked(users: DataFrame, campaign: Campaign) -> DataFrame:
 def _day(users: DataFrame, column: str) -> Column:
     if dict(users.dtypes)[column] == "date":
         return F.col(column)
-    return F.try_to_date(F.col(column).cast("string"), "yyyy-MM-dd")
+    text = F.col(column).cast("string")
+    # A cast reads a date five times as fast as a format does, and takes more than dates for one.
+    return F.when(text.rlike("^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), text.try_cast("date"))
 
 
 def _reason() -> Column:
@@ -78,19 +80,26 @@ def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> Data
     )
     start, end = int(horizon.start.timestamp()), int(horizon.end.timestamp())
     within = instants.where((F.col("instant") >= start) & (F.col("instant") < end))
-    key = F.concat("user", F.lit("/"), F.date_format("occurrence", "yyyy-MM-dd"))
-    return within.select(
+    # By user first: Spark then sorts once to find who is there twice, before ids are made, and not twice behind it.
+    once = (
+        within.select("user", "occurrence", "day", "instant", "payload")
+        .repartition("user")
+        .dropDuplicates(["user", "occurrence"])
+    )
+    key = F.concat("user", F.lit("/"), "day")
+    return once.select(
         uuid5(CAMPAIGN_IDS, F.concat(F.lit(f"campaign\0{campaign.name}\0"), key)).alias("message_id"),
         key.alias("key"),
         "user",
         "occurrence",
         F.timestamp_seconds("instant").alias("deliver_at"),
         "payload",
-    ).dropDuplicates(["message_id"])
+    )
 
 
 def _occurrences(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> DataFrame:
-    return _table(candidates, celebrations(horizon, campaign.leap), "birthday int, occurrence date")
+    days = [(birthday, day, day.isoformat()) for birthday, day in celebrations(horizon, campaign.leap)]
+    return _table(candidates, days, "birthday int, occurrence date, day string")
 
 
 def _shown(campaign: Campaign) -> Column:
