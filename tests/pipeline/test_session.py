@@ -71,7 +71,7 @@ def test_what_spark_writes_by_the_way_is_in_the_folder_of_the_run(spark: SparkSe
 def test_a_run_folder_goes_with_its_block_and_that_of_a_killed_process_with_the_next(tmp_path: Path) -> None:
     with run_folder(tmp_path) as mine:
         killed = subprocess.run(
-            [sys.executable, "-c", _KILLED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", _KILLED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=240
         )
         assert killed.returncode == -signal.SIGKILL
         left = tmp_path / killed.stdout.strip()

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from godwit.core.errors import PipelineFailed, SparkUnavailable
-from godwit.pipeline.connections import Connections
+from godwit.core.errors import PipelineFailed, SparkUnavailable, StoreBusy
+from godwit.pipeline.connections import OPEN_TRIES, Connections
 from godwit.pipeline.gateway import PORT, SECRET, Jvm, start, within
 from godwit.pipeline.jobs import run
 from godwit.pipeline.runfolder import run_folder, sweep
+from godwit.store.sqlite import SqliteStore
 from tests.pipeline.drivers import until
 from tests.stolen import calm
 
@@ -81,6 +82,24 @@ def test_a_broker_or_store_that_does_not_answer_ends_the_job(tmp_path: Path) -> 
         with pytest.raises(PipelineFailed, match=r"NoAnswer.*within 0 seconds"):
             connections.run(asyncio.sleep(60), seconds=0.05)
         assert connections.run(asyncio.sleep(0, "there")) == "there"
+
+
+def test_a_store_that_takes_longer_to_open_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, tries = f"sqlite:///{tmp_path}/godwit.db", [StoreBusy("a ping", "slow")] * 2
+    pinged = SqliteStore.ping
+
+    async def ping(store: SqliteStore) -> None:
+        if tries:
+            raise tries.pop()
+        await pinged(store)
+
+    monkeypatch.setattr(SqliteStore, "ping", ping)
+    with Connections(url, url) as connections:
+        assert connections.pipelines(lambda state: state.days()) == []
+    tries += [StoreBusy("a ping", "slow")] * 100
+    with pytest.raises(StoreBusy), Connections(url, url):
+        pass
+    assert len(tries) == 100 - OPEN_TRIES
 
 
 def test_a_folder_that_a_sweep_takes_before_it_is_locked_is_made_again(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Final, Self, TypeVar
 
 from godwit.brokers.contract import Broker
 from godwit.brokers.urls import connect as connect_broker
-from godwit.core.errors import PipelineFailed, StoreRequired
+from godwit.core.errors import PipelineFailed, StoreBusy, StoreRequired
 from godwit.store.contract import Store
 from godwit.store.pipelines import Pipelines
 from godwit.store.urls import connect as connect_store
@@ -22,6 +22,8 @@ T = TypeVar("T")
 ANSWER_SECONDS: Final = 300.0
 """No call waits for ever. A batch of a million rows is published in seconds."""
 CLOSE_SECONDS: Final = 20.0
+OPEN_TRIES: Final = 6
+"""A store gives up an answer after some seconds; making its tables on a busy machine takes longer."""
 
 
 class Connections:
@@ -77,7 +79,7 @@ class Connections:
     async def _open(self) -> None:
         self._store = connect_store(self.store_url)
         await self._store.__aenter__()
-        await self._store.ping()
+        await _reached(self._store)
         broker = connect_broker(self.broker_url)
         await broker.__aenter__()
         self._broker = broker
@@ -100,3 +102,14 @@ class Connections:
                 raise  # the call's own
             answer.cancel()
             raise PipelineFailed("NoAnswer", f"broker or store did not answer within {seconds:.0f} seconds") from None
+
+
+async def _reached(store: Store) -> None:
+    for left in reversed(range(OPEN_TRIES)):
+        try:
+            await store.ping()
+        except StoreBusy:
+            if not left:
+                raise
+        else:
+            return
