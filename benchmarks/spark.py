@@ -47,7 +47,7 @@ ZONES: Final = (
 )  # fmt: skip
 ROWS: Final = 400_000
 HOURS: Final = 1 / 6
-REDIS_ROWS: Final = 200_000
+REDIS_ROWS: Final = 400_000
 SINK_ROWS: Final = 150_000
 USERS: Final = 2_000_000
 STORED_USERS: Final = 800_000

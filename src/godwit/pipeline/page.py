@@ -29,14 +29,18 @@ p, .soft { color: var(--soft); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .35rem .5rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { color: var(--soft); font-weight: 500; } .text { text-align: left; } td.wide { white-space: normal; }
+th { color: var(--soft); font-weight: 500; } .text { text-align: left; }
+td.wide { white-space: normal; min-width: 20rem; }
 td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 5rem; }
-svg { width: 100%; height: auto; display: block; } svg text { font-size: 11px; fill: var(--soft); }
+svg { width: 100%; min-width: 40rem; height: auto; display: block; } svg text { font-size: 11px; fill: var(--soft); }
 .grid { stroke: var(--line); stroke-width: 1; } polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 polyline.blue { stroke: var(--blue); } polyline.green { stroke: var(--green); } polyline.red { stroke: var(--red); }
 polyline.amber { stroke: var(--amber); } circle.blue { fill: var(--blue); } circle.green { fill: var(--green); }
 circle.red { fill: var(--red); } circle.amber { fill: var(--amber); }
-.legend { list-style: none; display: flex; gap: 1.2rem; margin: .2rem 0 0; padding: 0 0 0 4rem; color: var(--soft); }
+.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.2rem; margin: .2rem 0 0; padding: 0 0 0 4rem;
+  color: var(--soft); }
+@media (max-width: 40rem) { .legend { padding: 0; } }
+.legend li { white-space: nowrap; }
 .legend i { display: inline-block; width: .8rem; height: .2rem; margin-right: .4rem; vertical-align: middle; }
 i.blue, .bar .blue { background: var(--blue); } i.green, .bar .green { background: var(--green); }
 i.red, .bar .red { background: var(--red); } i.amber, .bar .amber { background: var(--amber); }

@@ -30,8 +30,8 @@ def lines(moments: Sequence[datetime], drawn: Sequence[Line], *, unit: str) -> s
     top = _round_up(max((value for line in drawn for value in line.values if value is not None), default=1))
     said = html.escape(", ".join(line.name for line in drawn))
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">'
-        f"{_grid(top, unit)}{_dates(moments)}{''.join(_line(moments, line, top) for line in drawn)}</svg>"
+        f'<div class="scroll"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">'
+        f"{_grid(top, unit)}{_dates(moments)}{''.join(_line(moments, line, top) for line in drawn)}</svg></div>"
         f"{_legend(drawn)}"
     )
 
