@@ -45,6 +45,8 @@ def main() -> None:
         else:
             with Connections(settings.broker_url, settings.store_url) as connections:
                 follow(session, connections, settings, report)
+            print("done", flush=True)
+            os._exit(0)  # the JVM stays, and closing a gateway through which it called back would wait for it
     print("done", flush=True)
 
 
