@@ -102,3 +102,19 @@ def test_errors_of_ours_come_back_from_spark_as_themselves() -> None:
     assert "QueueNotFound" in str(error)
     assert "'oders'" in str(error)
     assert os.linesep not in translated(RuntimeError("[UNRESOLVED_COLUMN] A column is missing\n== SQL ==")).fact
+
+
+def test_a_step_of_the_end_that_spark_does_not_do_hides_nothing() -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    from godwit.pipeline.failures import left_alone
+
+    def ending() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            with left_alone("stopping"):
+                raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(KeyboardInterrupt):
+        ending()

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from godwit.core.errors import GodwitError, PipelineFailed
+from godwit.core.logs import get_logger
 
+log = get_logger(__name__)
 _OURS: Final = re.compile(r"^godwit\.core\.errors\.(?:\w+\.)*(\w+): (.+)$", re.MULTILINE)
 _CLASS: Final = re.compile(r"\[[A-Z][A-Z_.0-9]+\] ?(.+)$", re.MULTILINE)
 
@@ -32,6 +34,18 @@ def explained(source: Failing | None = None) -> Iterator[None]:
         if isinstance(failure, GodwitError):
             raise failure from None
         raise translated(error) from error
+
+
+@contextmanager
+def left_alone(step: str) -> Iterator[None]:
+    """Go on when Spark does not do a step of an end: the end of its session does it, by force if need be."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        log.warning("Spark did not do a step of the end", step=step, reason=type(error).__name__)
 
 
 def translated(error: Exception) -> GodwitError:

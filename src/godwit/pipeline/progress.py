@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from godwit.core.logs import get_logger
+from godwit.pipeline.failures import left_alone
 from godwit.telemetry import exposition
 from godwit.telemetry.instruments import Family, Histogram, Kind, Merge, Numbers
 
@@ -134,7 +135,8 @@ def listening(spark: SparkSession, metrics: PipelineMetrics, pipeline: str) -> I
     try:
         yield
     finally:
-        spark.streams.removeListener(listener)
+        with left_alone("taking a listener away"):
+            spark.streams.removeListener(listener)
 
 
 def behind(end: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, int]:

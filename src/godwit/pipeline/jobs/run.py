@@ -18,7 +18,7 @@ from godwit.core.names import queue_name
 from godwit.pipeline.auditing import AuditPart
 from godwit.pipeline.catching_up import catch_up
 from godwit.pipeline.connections import Connections
-from godwit.pipeline.failures import explained
+from godwit.pipeline.failures import explained, left_alone
 from godwit.pipeline.housekeeping import compact, sweep
 from godwit.pipeline.intake import Intake
 from godwit.pipeline.lake import Lake
@@ -208,7 +208,9 @@ def running(
         with explained(publisher):
             yield query
     finally:
-        query.stop()
+        # An interrupt cuts off a call, and the next one may find the line to the JVM broken; it ends all the same.
+        with left_alone("stopping the query"):
+            query.stop()
 
 
 def _catch_up(
