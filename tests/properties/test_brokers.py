@@ -20,11 +20,11 @@ from godwit.brokers.memory import MemoryBroker, MemoryEngine
 from godwit.core.journal import Event
 from tests.conformance.harness import BACKENDS, REAL_TIME, TOPOLOGIES
 from tests.properties.keeping import Keeping
+from tests.properties.meeting import STEPS, run_until_met
 from tests.properties.model import Model
 from tests.properties.sides import BrokerSide
 from tests.properties.working import Working
 
-STEPS: Final = 50
 MODEL_EXAMPLES: Final = 300
 EXAMPLES: Final = 200
 FEW_EXAMPLES: Final = 25
@@ -72,11 +72,8 @@ class BrokerAgainstMemory(Working, Keeping):
 
 def check(machine: type[Working], examples: int) -> None:
     """Run a comparison and show that nothing was left out."""
-    machine.seen.clear()
     most = max(examples, settings.default.max_examples if settings.default else 0)
-    run_state_machine_as_test(machine, settings=settings(max_examples=most, stateful_step_count=STEPS))
-    wanted = OUTCOMES | {f"event {event}" for event in Event}
-    assert {what for what in wanted if not machine.seen[what]} == set()
+    run_until_met(machine, OUTCOMES | {f"event {event}" for event in Event}, most)
 
 
 @pytest.mark.timeout(600)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import random
 import signal
 import socket
 import subprocess
@@ -24,13 +25,22 @@ class ServerDown(RuntimeError):
     """A server of the tests did not come up; the text holds the end of its log."""
 
 
+_SERVER_PORTS = 10_000, 32_000
+
+
 def free_ports(count: int) -> list[int]:
-    """Return so many different ports that nobody listens on."""
+    """Return so many different ports that nobody uses.
+
+    They are not of those that the system gives to connections: one of these could take a port before its server does.
+    """
+    found: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        while len(found) < count:
+            port = random.randrange(*_SERVER_PORTS)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.socket()).bind((HOST, port))
+                found.append(port)
+    return found
 
 
 def accepts(port: int) -> bool:
