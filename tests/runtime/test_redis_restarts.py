@@ -61,7 +61,7 @@ async def test_every_worker_consumes_again_within_5_seconds_of_a_servers_return(
 ) -> None:
     async with shop_on(server, tmp_path) as shop:
         with ExitStack() as workers:
-            pids = {workers.enter_context(shop.worker(seconds=0.05)).pid for _ in range(WORKERS)}
+            pids = {workers.enter_context(shop.worker(seconds=0.05, SHOP_LEASE="5")).pid for _ in range(WORKERS)}
             await eventually(lambda: all_at_work(shop), within=STARTED)
             await shop.publish(*["work"] * 60)
             await eventually(lambda: handlers(shop, 0) == pids, within=STARTED)
@@ -69,7 +69,7 @@ async def test_every_worker_consumes_again_within_5_seconds_of_a_servers_return(
             for number, end in enumerate(("kill", "stop"), 1):
                 lines = len(shop.record.read_text().splitlines())
                 getattr(server, end)()
-                await real_time(timedelta(seconds=1.5 * number))  # longer than a lease
+                await real_time(timedelta(seconds=6))  # longer than a lease
                 server.restart()
                 since = calm()
                 await published_again(shop, number * 1_000)
