@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -107,6 +110,29 @@ def test_a_campaign_is_loaded_once_and_cancelled_as_a_whole(terminal: Terminal, 
     assert (state["planned"], state["waiting"]) == (50, 50)
     assert terminal.json("schedule", "campaign", "spring", "--cancel", "--yes") == [{"cancelled": 50}]
     assert "'spring' was cancelled" in terminal.type(*load, code=2).stderr
+
+
+def test_loading_shows_on_a_terminal_how_far_it_is(terminal: Terminal, tmp_path: Path) -> None:
+    due = (utc_now() + timedelta(days=2)).isoformat()
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(json.dumps({"key": str(number), "deliver_at": due}) for number in range(5_000)))
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "godwit", "schedule", "load", "spring", str(file), "--queue", "mail"],
+        env={**os.environ, "GODWIT_URL": terminal.url, "TERM": "xterm-256color", "COLUMNS": "80"},
+        stdout=subprocess.DEVNULL,
+        stderr=follower,
+    ) as process:
+        os.close(follower)
+        said = b""
+        with contextlib.suppress(OSError):  # the other side is closed at the end
+            while part := os.read(leader, 65_536):
+                said += part
+    os.close(leader)
+    assert process.returncode == 0
+    assert b"5,000 read, 5,000 scheduled." in said
+    assert b"\xe2\x94\x81" in said, "a bar"
+    assert re.search(rb"spring.*\d+(\.\d)?/\d+(\.\d)? kB", said)
 
 
 def test_a_bad_line_is_named(terminal: Terminal) -> None:
