@@ -35,7 +35,7 @@ HOURS = 4
 """Over the repeated hour, which begins at 01:00 UTC."""
 
 CLERKS = 5
-KILLS = int(os.environ.get("GODWIT_SCHEDULER_KILLS", "8"))
+KILLS = int(os.environ.get("GODWIT_SCHEDULER_KILLS", "100"))
 RULES = {"wild": "*/10 * * * *", "fixed": "30 2 * * *", "hourly": "0 * * * *", "second": "0 5,35 1-3 * * *"}
 QUEUE = "mail"
 ONES = 50
