@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from benchmarks.effective import postgres_settings
 from benchmarks.results import REPEATS, Report, Result, ratios, report
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryBroker
@@ -23,7 +24,7 @@ from godwit.runtime.recorder import Recorder
 from godwit.store.contract import Store
 from godwit.store.postgres.recording import prepare
 from godwit.store.urls import connect
-from tests.servers.postgres import PostgresServer, fresh_database, postgres_server
+from tests.servers.postgres import DURABLE, PostgresServer, fresh_database, postgres_server
 
 MESSAGES: Final = 20_000
 BATCH: Final = 100
@@ -157,7 +158,8 @@ async def _measured(server: PostgresServer, repeats: int) -> dict[str, list[floa
 
 def run(repeats: int = REPEATS) -> Report:
     """Measure on a private server."""
-    with postgres_server() as server:
+    with postgres_server(**DURABLE) as server:
+        durability = postgres_settings(server)
         found = asyncio.run(_measured(server, repeats))
     results = [
         Result(
@@ -180,6 +182,6 @@ def run(repeats: int = REPEATS) -> Report:
     settings = {
         "messages": MESSAGES,
         "transitions": "enqueued, delivered, acked; whole messages in the journal",
-        "PostgreSQL": "private server, fsync off, default indexes",
+        "PostgreSQL": f"private server, {durability}, default indexes",
     }
     return report("recorder", settings, results)

@@ -18,6 +18,7 @@ from time import perf_counter, process_time
 
 import asyncpg
 
+from benchmarks.effective import postgres_settings
 from benchmarks.results import Report, Result, report
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import utc_now
@@ -27,7 +28,7 @@ from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.runtime.scheduler_bulk import Row
 from godwit.store.urls import connect
-from tests.servers.postgres import fresh_database, postgres_server
+from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 
 ROWS = int(os.environ.get("GODWIT_BENCH_ROWS", "1000000"))
 FUTURE = int(os.environ.get("GODWIT_BENCH_FUTURE", "10000000"))
@@ -148,7 +149,8 @@ def results(name: str, loaded: dict[str, float], sent: dict[str, float]) -> list
 
 def run() -> Report:
     """Measure both stores."""
-    with postgres_server(shared_buffers="256MB") as server:
+    with postgres_server(shared_buffers="256MB", **DURABLE) as server:
+        durability = postgres_settings(server)
         with fresh_database(server) as url:
             copy = asyncio.run(bare_copy(url))
             loaded = asyncio.run(load(url))
@@ -172,4 +174,4 @@ def run() -> Report:
         loaded = asyncio.run(load(f"sqlite:///{Path(folder) / 'a.db'}"))
         sent = asyncio.run(send(f"sqlite:///{Path(folder) / 'b.db'}"))
     found += results("sqlite", loaded, sent)
-    return report("scheduler", {"rows": ROWS, "due": DUE, "future": FUTURE}, found, REMARKS)
+    return report("scheduler", {"rows": ROWS, "due": DUE, "future": FUTURE, "PostgreSQL": durability}, found, REMARKS)

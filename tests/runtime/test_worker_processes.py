@@ -28,14 +28,19 @@ from tests.store.tables import rows
 from tests.waiting import eventually
 
 
+async def ended(process: subprocess.Popen[bytes], *, within: int) -> None:
+    """Wait for a good end, so many seconds at most."""
+    await eventually(lambda: process.poll() is not None, within=timedelta(seconds=within), what="its end")
+    assert process.returncode == 0
+
+
 async def test_a_second_signal_hands_back_at_once_and_burns_no_attempt(shop: Shop) -> None:
     await shop.publish("hang", "hang", "hang")
     with shop.worker() as process:
         await eventually(lambda: len(shop.recorded("begin")) == 3, within=STARTED)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        await eventually(lambda: process.poll() is not None, within=timedelta(seconds=10), what="its end, at once")
-    assert process.returncode == 0
+        await ended(process, within=10)
     found = await shop.group()
     assert (found.ready, found.leased) == (3, 0)
     deliveries = await shop.broker.pull(ORDERS, found.name, worker="test", limit=3, lease=timedelta(seconds=30))
@@ -47,7 +52,7 @@ async def test_sigterm_finishes_what_fits_in_the_grace_time(shop: Shop) -> None:
     with shop.worker(seconds=0.5) as process:
         await eventually(lambda: len(shop.recorded("begin")) == 5, within=STARTED)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
+        await ended(process, within=10)
     assert len(shop.recorded("end")) == 5
     assert await shop.is_empty()
 
@@ -156,7 +161,7 @@ async def test_a_stopped_worker_that_wakes_after_its_lease_does_not_settle_what_
             sleeper.send_signal(signal.SIGCONT)
             await eventually(lambda: len(shop.recorded("end")) == 2)
         sleeper.send_signal(signal.SIGTERM)
-        assert sleeper.wait(120) == 0
+        await ended(sleeper, within=15)
     assert await shop.is_empty()
     assert (await shop.group()).dead == 0
 
@@ -210,5 +215,5 @@ async def test_a_handler_that_hangs_in_a_thread_is_no_longer_renewed_past_its_ti
             await eventually(lambda: shop.recorded("end") == ["o0"], within=STARTED)
             await eventually(lambda: shop.is_empty(letters), what="the handled message is settled")
         hanging.send_signal(signal.SIGTERM)
-        assert hanging.wait(120) == 0, "a thread that hangs does not keep the process"
+        await ended(hanging, within=15)  # a thread that hangs does not keep the process
     assert await shop.is_empty(letters), "the late end of the first changed nothing"

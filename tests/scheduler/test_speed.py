@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import statistics
 from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
@@ -94,7 +95,7 @@ async def test_a_tick_is_as_quick_beside_many_future_schedules_as_beside_few() -
     connection = await asyncpg.connect(url)
     office = Office(url)
     try:
-        quickest = []
+        medians = []
         async with office.open() as mq:
             filled = 0
             for count in (FEW, MANY):
@@ -106,8 +107,8 @@ async def test_a_tick_is_as_quick_beside_many_future_schedules_as_beside_few() -
                     began = perf_counter()
                     await mq.scheduler.tick()
                     found.append(perf_counter() - began)
-                quickest.append(min(found[3:]))  # what else the machine does only adds
-        assert quickest[1] / quickest[0] < 1.5, quickest
+                medians.append(statistics.median(found[3:]))
+        assert medians[1] / medians[0] < 1.5, medians
     finally:
         await connection.close()
 

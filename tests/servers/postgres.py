@@ -42,6 +42,8 @@ _SETTINGS = {
     "timezone": "America/New_York",  # not UTC: a conversion that depends on the server's zone must show
     "log_min_messages": "warning",
 }
+DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+"""What PostgreSQL has by default and tests have not: a commit returns when the disk has it."""
 _numbers = itertools.count(1)
 
 
