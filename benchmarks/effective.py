@@ -15,17 +15,8 @@ from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.envelope import Envelope
 from godwit.core.names import QueueName, new_message_id
 from godwit.core.queues import QueueSpec
-from tests.servers.postgres import DURABLE, PostgresServer
 
 PROBE = QueueName("probe")
-
-
-def postgres_settings(server: PostgresServer) -> str:
-    """Return how a server keeps what it confirmed, as it says itself."""
-    found = {name: str(server.ask(f"SHOW {name}")[0][0]) for name in DURABLE}
-    if found != DURABLE:
-        raise AssertionError(f"PostgreSQL runs with {found}, not as by default")
-    return ", ".join(f"{name} {value}" for name, value in found.items())
 
 
 async def sqlite_settings(folder: Path, spec: QueueSpec) -> dict[str, Any]:

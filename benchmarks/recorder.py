@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from benchmarks.effective import postgres_settings
+from benchmarks.effective_postgres import postgres_settings
 from benchmarks.results import REPEATS, Report, Result, ratios, report
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryBroker

@@ -18,7 +18,7 @@ from time import perf_counter, process_time
 
 import asyncpg
 
-from benchmarks.effective import postgres_settings
+from benchmarks.effective_postgres import postgres_settings
 from benchmarks.results import Report, Result, report
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import utc_now

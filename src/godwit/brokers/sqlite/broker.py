@@ -123,7 +123,8 @@ class SqliteBroker:
                 committed=self._committed,
             )
             self._bell = Bell(Path(f"{self._path}.wake"))
-            self._listeners = Listeners(open_reader(self._path), self._clock, self._loop)
+            self._glances = open_reader(self._path)
+            self._listeners = Listeners(self._glances, self._clock, self._loop)
             self._reader = open_reader(self._path)
             self._reader_runs = Runs(self._reader)
             self._readers = ThreadPoolExecutor(1, thread_name_prefix="godwit-sqlite-reader")
@@ -185,6 +186,14 @@ class SqliteBroker:
                 return step(Work(self._reader, self._reader_runs, self._clock, {}))
             finally:
                 self._reader.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translated(error, self._path, "a read") from error
+
+    async def glance(self, step: Callable[[sqlite3.Connection], T]) -> T:
+        """Carry out a step that reads a page or two: the way to another thread and back would cost more."""
+        await self._opened()
+        try:
+            return step(self._glances)
         except sqlite3.Error as error:
             raise translated(error, self._path, "a read") from error
 

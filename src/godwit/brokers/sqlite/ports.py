@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
@@ -32,6 +33,10 @@ class File(Protocol):
 
     async def read(self, step: Callable[[Work], T]) -> T:
         """Carry out a step that changes nothing."""
+        ...
+
+    async def glance(self, step: Callable[[sqlite3.Connection], T]) -> T:
+        """Carry out a step that changes nothing and reads a page or two."""
         ...
 
 
@@ -106,7 +111,7 @@ class SqliteShared:
     async def get(self, key: str) -> SharedEntry | None:
         """Return the value, or None when it is missing or past its ttl."""
         now_ms = self._file.clock.now_ms()
-        return await self._file.read(lambda work: shared.get(work.connection, key, now_ms))
+        return await self._file.glance(lambda connection: shared.get(connection, key, now_ms))
 
     async def put(self, key: str, value: bytes, *, expected: int | None, ttl: timedelta | None = None) -> int | None:
         """Write when the present version is `expected`."""
@@ -120,4 +125,4 @@ class SqliteShared:
     async def scan(self, prefix: str) -> Mapping[str, SharedEntry]:
         """Return all values whose key begins with `prefix`."""
         now_ms = self._file.clock.now_ms()
-        return await self._file.read(lambda work: shared.scan(work.connection, prefix, now_ms))
+        return await self._file.glance(lambda connection: shared.scan(connection, prefix, now_ms))
