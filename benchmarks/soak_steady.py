@@ -16,13 +16,14 @@ from typing import Final
 
 from rich.console import Console
 
+from benchmarks.effective_postgres import postgres_settings
 from benchmarks.results import Report, Result, report
 from godwit.brokers.urls import connect
 from godwit.core.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.store.urls import connect as connect_store
-from tests.servers.postgres import fresh_database, postgres_server
+from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server
 from tests.store.tables import rows
 
@@ -137,12 +138,14 @@ def soak(where: str, minutes: float, rate: int, console: Console) -> Report:
         with tempfile.TemporaryDirectory() as folder:
             url = f"sqlite:///{Path(folder) / 'godwit.db'}"
             results = asyncio.run(run(url, url))
+        kept = "one SQLite file"
     else:
-        with redis_server() as redis, postgres_server() as server, fresh_database(server) as store_url:
+        with redis_server() as redis, postgres_server(**DURABLE) as server, fresh_database(server) as store_url:
             results = asyncio.run(run(redis.url, store_url))
+            kept = f"Redis (appendonly yes, appendfsync everysec) and PostgreSQL ({postgres_settings(server)})"
     settings = {
         "time": f"{minutes:g} minutes at {rate:,} messages/s",
         "consumers": f"{CONSUMERS} handlers of 20 ms in one process, which also publishes and records",
-        "where": "one SQLite file" if where == "embedded" else "Redis and PostgreSQL, private servers",
+        "where": kept,
     }
     return report(f"soak_steady_{where}", settings, results)

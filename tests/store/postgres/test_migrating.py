@@ -16,6 +16,10 @@ from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock
 from godwit.core.errors import SchemaTooNew
 from godwit.core.faults import VARIABLE
+from godwit.core.message import Message
+from godwit.core.names import MessageId
+from godwit.core.statuses import Status
+from godwit.manager import MessageQueueManager
 from godwit.runtime.recorder import Recorder
 from godwit.store import scripts
 from godwit.store.contract import Migration
@@ -25,6 +29,7 @@ from tests.store.conformance.harness import BACKENDS, harness_of
 from tests.store.recorder.life import Life
 from tests.store.recorder.test_projection import check, journal_rows
 from tests.store.tables import rows
+from tests.waiting import eventually
 
 NEXT = Migration(9_001, "a-column-more")
 CHANGE = "ALTER TABLE queue_deliveries ADD COLUMN shelf TEXT; CREATE INDEX idx_shelf ON queue_messages (updated_at);"
@@ -53,6 +58,42 @@ async def test_upgrading_while_a_recorder_runs_stops_and_loses_nothing(
                 _, applied = await asyncio.gather(work(), new.migrations.upgrade())
                 assert applied == (NEXT,)
                 await check(harness, await journal_rows(broker))
+
+
+async def test_upgrading_while_a_worker_runs_stops_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[MessageId] = []
+    handled: list[MessageId] = []
+    with harness_of("postgres", tmp_path) as harness:
+        async with MessageQueueManager(MemoryBroker(), store=harness.open()) as mq, harness.open() as new:
+            await new.ping()
+            known = scripts.migrations(PACKAGE)
+            monkeypatch.setattr("godwit.store.postgres.database.migrations", lambda _: {**known, NEXT: CHANGE})
+            monkeypatch.setattr("godwit.store.postgres.migrating.migrations", lambda _: {**known, NEXT: CHANGE})
+
+            @mq.consumer("orders", once=lambda message: message.id)
+            async def handle(message: Message) -> None:
+                handled.append(message.id)
+
+            async def some_more() -> None:
+                sent.extend(await mq.enqueue_many([Message(queue="orders", payload=n) for n in range(50)]))
+                await eventually(lambda: len(handled) == len(sent))
+
+            worker = mq.worker()
+            running = [asyncio.create_task(worker.run()), asyncio.create_task(mq.books.run())]
+            await some_more()
+            upgrading = asyncio.create_task(new.migrations.upgrade())
+            while not upgrading.done():
+                await some_more()
+            await some_more()
+            assert await upgrading == (NEXT,)
+            found = [await mq.status(known_id) for known_id in sent]
+            worker.stop()
+            running[1].cancel()
+            await asyncio.wait(running)
+    assert sorted(handled) == sorted(sent)
+    assert {one and one.status for one in found} == {Status.COMPLETED}
 
 
 async def test_a_schema_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
