@@ -17,7 +17,8 @@ from godwit.core.clock import ManualClock
 from godwit.core.errors import SchemaTooNew
 from godwit.core.faults import VARIABLE
 from godwit.core.message import Message
-from godwit.core.names import MessageId
+from godwit.core.names import MessageId, QueueName
+from godwit.core.queues import QueueSpec
 from godwit.core.statuses import Status
 from godwit.manager import MessageQueueManager
 from godwit.runtime.recorder import Recorder
@@ -66,8 +67,10 @@ async def test_upgrading_while_a_worker_runs_stops_and_loses_nothing(
     sent: list[MessageId] = []
     handled: list[MessageId] = []
     with harness_of("postgres", tmp_path) as harness:
-        async with MessageQueueManager(MemoryBroker(), store=harness.open()) as mq, harness.open() as new:
-            await new.ping()
+        old = harness.open()
+        async with MessageQueueManager(MemoryBroker(), store=old) as mq, harness.open() as new:
+            await mq.broker.declare(QueueSpec(name=QueueName("orders")))
+            await old.ping()
             known = scripts.migrations(PACKAGE)
             monkeypatch.setattr("godwit.store.postgres.database.migrations", lambda _: {**known, NEXT: CHANGE})
             monkeypatch.setattr("godwit.store.postgres.migrating.migrations", lambda _: {**known, NEXT: CHANGE})
