@@ -42,7 +42,7 @@ def test_a_run_prints_days_shows_its_status_and_ends_cleanly_when_told_to(tmp_pa
     assert line.startswith("analytics: batch 0"), line
     running.send_signal(signal.SIGTERM)
     _, said = running.communicate(timeout=200)
-    assert (running.returncode, "Interrupted after" in said) == (130, True), said
+    assert (running.returncode, "Interrupted after" in said, "Traceback" in said) == (130, True, False), said
     deadline = calm() + 60
     while members(running.pid):
         assert calm() < deadline, "a process of the job is left"

@@ -7,6 +7,7 @@ ends with the session, and by itself when its driver is killed, because it reads
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -94,10 +95,18 @@ def spark_session(
 def connected(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[SparkSession]:
     """Have a session in a JVM that is there; the JVM stays."""
     gateway = jvm.connect()
+    root = logging.getLogger()
+    root.addFilter(_says_more_than_interrupted)
     try:
         yield _connect(conf, gateway, folder)
     finally:
         _end(jvm, gateway)
+        root.removeFilter(_says_more_than_interrupted)
+
+
+def _says_more_than_interrupted(record: logging.LogRecord) -> bool:
+    """Drop what py4j logs about a Ctrl-C: it goes on to the command, which says so in a sentence."""
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
 def folder_of(spark: SparkSession) -> Path:
@@ -121,14 +130,14 @@ def configuration(
     name: str, master: str, folder: Path, settings: Mapping[str, str], log_level: str, *, lasting: bool = False
 ) -> dict[str, str]:
     """Return what Spark is told: our settings, then those of the caller."""
-    logging = folder / "log4j2.properties"
-    logging.write_text(LOGGING.format(level=log_level), encoding="utf-8")
+    log_settings = folder / "log4j2.properties"
+    log_settings.write_text(LOGGING.format(level=log_level), encoding="utf-8")
     chosen = [option for option in JVM_OPTIONS if option != QUICK or not lasting]
     options = (
         *chosen,
         *classes.options(),
         f"-Djava.io.tmpdir={folder}",
-        f"-Dlog4j2.configurationFile={logging.as_uri()}",
+        f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
     )
     ours = {
         "spark.app.name": name,
