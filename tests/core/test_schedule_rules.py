@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -266,9 +268,21 @@ def test_ids_are_made_from_what_asked_for_the_firing() -> None:
     assert campaign_id("a", "b/c") != campaign_id("a/b", "c")
 
 
-@given(st.text(max_size=20), st.text(max_size=20))
-def test_ids_of_campaigns_are_the_same_made_fast(campaign: str, key: str) -> None:
-    assert campaign_ids(campaign)(key) == str(campaign_id(campaign, key))
+@given(st.text(max_size=20), st.lists(st.text(max_size=20), unique=True))
+def test_ids_of_campaigns_are_different_for_each_key_and_say_how_to_read_them(campaign: str, keys: list[str]) -> None:
+    made = [campaign_id(campaign, key) for key in keys]
+    assert len(set(made)) == len(keys)
+    assert {(one.version, one.variant) for one in made} <= {(8, uuid.RFC_4122)}
+    assert [str(one) for one in made] == [campaign_ids(campaign)(key) for key in keys]
+
+
+def test_ids_of_neighbouring_keys_lie_together() -> None:
+    ids = sorted((campaign_id("spring", f"user-{number}"), number) for number in range(10_000, 20_000))
+    hundreds = [number // 100 for _, number in ids]
+    assert sum(one != other for one, other in pairwise(hundreds)) == 99
+    assert {one.int >> 96 for one, _ in ids}.isdisjoint(
+        campaign_id("autumn", f"user-{n}").int >> 96 for n in range(100)
+    )
 
 
 def times(cron: str, count: int) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +71,16 @@ async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office, monk
         assert loaded.added == 3 * size
     assert len(ahead) == 3
     assert max(ahead) <= 2 * size
+
+
+async def test_loads_leave_the_turns_of_threads_as_they_were(office: Office) -> None:
+    before = sys.getswitchinterval()
+    async with office.open() as mq:
+        loads = (mq.scheduler.schedule_many(name, rows(500)) for name in ("spring", "summer", "autumn"))
+        assert [one.added for one in await asyncio.gather(*loads)] == [500] * 3
+        with pytest.raises(ZeroDivisionError):
+            await mq.scheduler.schedule_many("winter", (row for row in rows(10) if 1 // (len(row[0]) - len("user-5"))))
+    assert sys.getswitchinterval() == before
 
 
 async def test_a_campaign_is_cancelled_by_one_call_also_what_the_broker_has(office: Office) -> None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from hashlib import blake2b, sha1
 from typing import Final
 from uuid import UUID, uuid5
+from zlib import crc32
 
 import msgspec
 
@@ -21,6 +22,8 @@ from godwit.core.names import MessageId, QueueName
 IDS: Final = UUID("6f1d5a5e-0a0b-5d53-9c0b-6a2c3f6f7a10")
 _VARIANT: Final = {f"{digit:x}": f"{digit & 0x3 | 0x8:x}" for digit in range(16)}
 """The two bits of a UUID that say how to read it, in the digit that holds them."""
+NEAR: Final = 2
+"""The last characters of a key that do not decide where in an index it lies: of numbers, a hundred lie together."""
 
 
 class Misfire(StrEnum):
@@ -120,19 +123,24 @@ def firing_id(schedule_id: str, version: int, fire_ms: int) -> UUID:
 
 def campaign_id(campaign: str, key: str) -> UUID:
     """Return the id of a campaign's message: one for each key."""
-    return uuid5(IDS, f"campaign\0{campaign}\0{key}")
+    return UUID(campaign_ids(campaign)(key))
 
 
 def campaign_ids(campaign: str) -> Callable[[str], str]:
-    """Return what makes the same ids as text, three times as fast: campaigns have millions."""
-    begun = sha1(IDS.bytes + f"campaign\0{campaign}\0".encode(), usedforsecurity=False)
+    """Return what makes the ids of a campaign's messages, as text.
+
+    A UUID of version 8: its first 32 bits are the same for keys that differ in their last two characters only. Keys
+    mostly come in order, and a million of them would otherwise touch every page of an index with every few thousand.
+    """
+    name = f"campaign\0{campaign}\0".encode()
+    begun, seed = sha1(IDS.bytes + name, usedforsecurity=False), crc32(name)
 
     def known(key: str) -> str:
         digest = begun.copy()
         digest.update(key.encode())
         text = digest.hexdigest()
-        variant = _VARIANT[text[16]]
-        return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"
+        near = crc32(key[:-NEAR].encode(), seed)
+        return f"{near:08x}-{text[8:12]}-8{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
 
     return known
 

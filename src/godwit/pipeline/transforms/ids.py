@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
+from godwit.core.schedule import IDS, NEAR
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+def campaign_id(campaign: str, key: Column) -> Column:
+    """Return the column of what `core.schedule.campaign_id` returns for every row's key."""
+    name = F.lit(f"campaign\0{campaign}\0")
+    own = uuid5(IDS, F.concat(name, key))
+    near = F.crc32(F.concat(name, F.left(key, F.length(key) - NEAR)).cast("binary"))
+    return F.concat(F.lpad(F.lower(F.hex(near)), 8, "0"), F.substring(own, 9, 6), F.lit("8"), F.substring(own, 16, 21))
 
 
 def uuid5(namespace: uuid.UUID, name: Column) -> Column:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
-from godwit.core.schedule import IDS as CAMPAIGN_IDS
 from godwit.pipeline.campaigns import Campaign, Horizon, celebrations, seconds_of
-from godwit.pipeline.transforms.ids import uuid5
+from godwit.pipeline.transforms.ids import campaign_id
 from godwit.pipeline.zones import clocks, zones
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> Data
     )
     key = F.concat("user", F.lit("/"), "day")
     return once.select(
-        uuid5(CAMPAIGN_IDS, F.concat(F.lit(f"campaign\0{campaign.name}\0"), key)).alias("message_id"),
+        campaign_id(campaign.name, key).alias("message_id"),
         key.alias("key"),
         "user",
         "occurrence",

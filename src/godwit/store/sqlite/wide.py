@@ -35,11 +35,13 @@ def insert(
 ) -> int:
     """Carry out a statement for many rows; `after` are its values that follow them. Return how many it changed.
 
-    Rows go in powers of two, so that a handful of prepared statements serves every number of them.
+    What is left after the last `at_once` of them goes in powers of two, so that a handful of prepared statements serves
+    every number of rows.
     """
     changed, start = 0, 0
     while start < len(rows):
-        count = min(at_once, 1 << ((len(rows) - start).bit_length() - 1))
+        left = len(rows) - start
+        count = at_once if left >= at_once else 1 << (left.bit_length() - 1)
         values = [*chain.from_iterable(rows[start : start + count]), *after]
         changed += connection.execute(wide(name, count), values).rowcount
         start += count
