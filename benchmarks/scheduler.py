@@ -19,7 +19,7 @@ from time import perf_counter, process_time
 import asyncpg
 
 from benchmarks.effective_postgres import postgres_settings
-from benchmarks.results import Report, Result, report
+from benchmarks.results import Report, Result, ratios, report
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import utc_now
 from godwit.core.message import Message
@@ -34,6 +34,7 @@ ROWS = int(os.environ.get("GODWIT_BENCH_ROWS", "1000000"))
 FUTURE = int(os.environ.get("GODWIT_BENCH_FUTURE", "10000000"))
 DUE = int(os.environ.get("GODWIT_BENCH_DUE", "50000"))
 FEW = 10_000
+LOADS = 3
 PAYLOAD = {"name": "Somebody Somewhere", "text": "Happy birthday to you, and many more of them"}
 REMARKS = (
     (
@@ -41,8 +42,8 @@ REMARKS = (
         "the two is what counts; here that is packing, a third of which is the benchmark making its messages."
     ),
     (
-        "Loading on SQLite: ids are hashes, and most of what is written are pages of the index that holds them, each "
-        "once a batch. Larger batches write fewer, and keep a broker in the same file waiting for longer."
+        "Loading on SQLite: keys come in order here, and their ids lie together in the index (decision 0120). Keys in "
+        "no order touch most of its pages with every batch: 40,000 rows/s with UUIDs as keys."
     ),
 )
 FUTURE_ROWS = """
@@ -134,14 +135,17 @@ async def future(url: str) -> float:
     return medians[1] / medians[0]
 
 
-def results(name: str, loaded: dict[str, float], sent: dict[str, float]) -> list[Result]:
+def results(name: str, loaded: list[dict[str, float]], sent: dict[str, float]) -> list[Result]:
     """Put the numbers of one store together."""
-    floor = 50_000 if name == "postgres" else None
+
+    def rates(word: str) -> list[float]:
+        return [one[word] for one in loaded]
+
     return [
-        Result(name=f"{name}: load a campaign", unit="rows/s", repeats=[loaded["load"]], goal=50_000, floor=floor),
-        Result(name=f"{name}: load, per CPU second of the loader", unit="rows/s", repeats=[loaded["load cpu"]]),
-        Result(name=f"{name}: load it again, nothing new", unit="rows/s", repeats=[loaded["again"]]),
-        Result(name=f"{name}: cancel it", unit="rows/s", repeats=[loaded["cancel"]]),
+        Result(name=f"{name}: load a campaign", unit="rows/s", repeats=rates("load"), goal=50_000, floor=50_000),
+        Result(name=f"{name}: load, per CPU second of the loader", unit="rows/s", repeats=rates("load cpu")),
+        Result(name=f"{name}: load it again, nothing new", unit="rows/s", repeats=rates("again")),
+        Result(name=f"{name}: cancel it", unit="rows/s", repeats=rates("cancel")),
         Result(name=f"{name}: claim and enqueue", unit="messages/s", repeats=[sent["send"]], goal=10_000),
         Result(name=f"{name}: claim and enqueue, per CPU second", unit="messages/s", repeats=[sent["send cpu"]]),
     ]
@@ -151,15 +155,18 @@ def run() -> Report:
     """Measure both stores."""
     with postgres_server(shared_buffers="256MB", **DURABLE) as server:
         durability = postgres_settings(server)
-        with fresh_database(server) as url:
-            copy = asyncio.run(bare_copy(url))
-            loaded = asyncio.run(load(url))
+        copies, loaded = [], []
+        for _ in range(LOADS):
+            with fresh_database(server) as url:
+                copies.append(asyncio.run(bare_copy(url)))
+                loaded.append(asyncio.run(load(url)))
         with fresh_database(server) as url:
             sent = asyncio.run(send(url))
         with fresh_database(server) as url:
             ratio = asyncio.run(future(url))
     found = results("postgres", loaded, sent)
-    found.append(Result(name="postgres: load against a bare COPY", unit="ratio", repeats=[loaded["load"] / copy]))
+    against = ratios([one["load"] for one in loaded], copies)
+    found.append(Result(name="postgres: load against a bare COPY", unit="ratio", repeats=against))
     found.append(
         Result(
             name=f"postgres: a tick beside {FUTURE:,} future schedules against {FEW:,}",
@@ -169,9 +176,11 @@ def run() -> Report:
             lower_is_better=True,
         )
     )
-    found.append(Result(name="memory of the loader", unit="MB", repeats=[loaded["memory"]], lower_is_better=True))
-    with tempfile.TemporaryDirectory() as folder:
-        loaded = asyncio.run(load(f"sqlite:///{Path(folder) / 'a.db'}"))
-        sent = asyncio.run(send(f"sqlite:///{Path(folder) / 'b.db'}"))
+    found.append(Result(name="memory of the loader", unit="MB", repeats=[loaded[-1]["memory"]], lower_is_better=True))
+    loaded = []
+    for _ in range(LOADS):
+        with tempfile.TemporaryDirectory() as folder:
+            loaded.append(asyncio.run(load(f"sqlite:///{Path(folder) / 'a.db'}")))
+            sent = asyncio.run(send(f"sqlite:///{Path(folder) / 'b.db'}"))
     found += results("sqlite", loaded, sent)
     return report("scheduler", {"rows": ROWS, "due": DUE, "future": FUTURE, "PostgreSQL": durability}, found, REMARKS)
