@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from godwit.core.clock import ManualClock, to_ms
@@ -16,6 +17,7 @@ from godwit.core.message import Message
 from godwit.core.schedule import Firing, campaign_id
 from godwit.pipeline.campaigns import Campaign, Horizon
 from godwit.pipeline.jobs.plan import PlanResult, PlanSettings, plan
+from godwit.pipeline.plan_writing import messages, template
 from godwit.store.plans import Applied
 from godwit.store.urls import connect
 from tests.store.conformance.harness import BACKENDS, harness_of
@@ -121,3 +123,27 @@ def test_a_plan_that_is_too_dense_or_dry_changes_nothing(planner: Planner) -> No
     with pytest.raises(InvalidSetting, match="joined"):
         planner.plan(crowd, date_column="joined")
     assert planner.firings() == {}
+
+
+@pytest.mark.parametrize("odd", ["", 'quo"te', "back\\slash", "new\nline", "\x1f\x7f", "é\u2028😀"])
+def test_messages_made_of_columns_are_those_made_one_by_one(odd: str) -> None:
+    users, chosen = [f"u{odd}", "plain"], ['{"name":"Zoë"}', "{}"]
+    batch = pa.record_batch(
+        {
+            "message_id": ["1", "2"],
+            "key": ["a", "b"],
+            "user": users,
+            "occurrence": pa.array([date(2026, 5, 2), date(999, 1, 1)], pa.date32()),
+            "deliver_at": pa.array([datetime(2026, 5, 2, tzinfo=UTC)] * 2, pa.timestamp("us", "UTC")),
+            "payload": chosen,
+        }
+    )
+    campaign = Campaign(name="b", queue="q", type="t", date_column="born", local_time=time(9))
+    for rows in (batch, batch.slice(1)):
+        bodies = messages(rows, template(campaign)).column("message").to_pylist()
+        payloads = [msgspec.json.decode(body, type=Message).payload for body in bodies]
+        wanted = zip(rows["user"].to_pylist(), rows["occurrence"].to_pylist(), rows["payload"].to_pylist(), strict=True)
+        assert payloads == [
+            {"user": user, "occurrence": day.isoformat(), **json.loads(more)} for user, day, more in wanted
+        ]
+        assert [msgspec.json.encode(msgspec.json.decode(body)) for body in bodies] == bodies

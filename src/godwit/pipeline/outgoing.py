@@ -7,8 +7,6 @@ it); and, each optional, `queue`, `id`, `key`, `type`, `priority`, `ordering_key
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +17,16 @@ from godwit.core.clock import utc_now
 from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import GodwitError, InvalidSetting, RowsRefused, listed
 from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.names import QueueName
+from godwit.pipeline.pattern import NAMESPACE, Patterns, uuid5
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-NAMESPACE: Final = uuid.UUID("6f64b0f7-6d0c-5f0e-9a55-60d317000001")
-_NAMESPACE: Final = NAMESPACE.bytes
+__all__ = ("COLUMNS", "NAMESPACE", "SAMPLES", "Outgoing", "check_schema", "uuid5")
+
+_PLAIN: Final = ({"key", "payload"}, {"key", "payload", "type"})
 _FIELDS: Final = frozenset({"type", "priority", "ordering_key", "replay_of", "expires_at", "attributes"})
 _SCHEDULING: Final = ("deliver_at", "campaign", "schedule_id")
 SAMPLES: Final = 5
@@ -77,6 +78,7 @@ class Outgoing:
         self._fields: tuple[str, ...] = ()
         self._scheduling: tuple[str, ...] = ()
         self._envelopes: list[Envelope] = []
+        self._patterns: Patterns | None = None
         self.samples: list[str] = []
         self.bad = self.rows = 0
 
@@ -86,15 +88,35 @@ class Outgoing:
         # Most tables have few of the columns there are: the others are not looked for in every row.
         self._fields = tuple(name for name in columns if name in _FIELDS)
         self._scheduling = tuple(name for name in columns if name in _SCHEDULING)
+        if columns.keys() in _PLAIN and self._queue in self._known:
+            self._add_plain(columns)
+            return
         for values in _rows_of(columns, batch.num_rows):
-            self.rows += 1
-            try:
-                self._envelopes.append(self._sealed(values))
-            except (GodwitError, msgspec.MsgspecError, ValueError, TypeError) as error:
-                self.bad += 1
-                if len(self.samples) < SAMPLES:
-                    shown = {name: value for name, value in values.items() if name not in ("payload", "body")}
-                    self.samples.append(f"{shown}: {error}")
+            self._add_row(values)
+
+    def _add_plain(self, columns: Mapping[str, list[Any]]) -> None:
+        """Check and keep rows of a key, a payload and perhaps a type; whatever is odd about one goes the long way."""
+        if self._patterns is None:
+            self._patterns = Patterns(self._scope, QueueName(self._queue or ""), self._now)
+        found, keys, payloads = self._patterns.sealed, columns["key"], columns["payload"]
+        types = columns.get("type") or [None] * len(keys)
+        for number, (key, payload, kind) in enumerate(zip(keys, payloads, types, strict=True)):
+            envelope = found(key, payload, kind)
+            if envelope is None:
+                self._add_row({name: values[number] for name, values in columns.items()})
+            else:
+                self.rows += 1
+                self._envelopes.append(envelope)
+
+    def _add_row(self, values: Mapping[str, Any]) -> None:
+        self.rows += 1
+        try:
+            self._envelopes.append(self._sealed(values))
+        except (GodwitError, msgspec.MsgspecError, ValueError, TypeError) as error:
+            self.bad += 1
+            if len(self.samples) < SAMPLES:
+                shown = {name: value for name, value in values.items() if name not in ("payload", "body")}
+                self.samples.append(f"{shown}: {error}")
 
     def let_go(self) -> None:
         """Forget the messages: only what was refused is of interest."""
@@ -135,15 +157,6 @@ class Outgoing:
         return uuid5(
             self._scope + (told if isinstance(told, str) else _encode(values if told is None else told).decode())
         )
-
-
-def uuid5(name: str) -> str:
-    """Return `uuid.uuid5(NAMESPACE, name)` as text, in a third of the time."""
-    digest = bytearray(hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x50
-    digest[8] = digest[8] & 0x3F | 0x80
-    text = digest.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _rows_of(columns: Mapping[str, list[Any]], rows: int) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,10 @@ others. Within a horizon nearly every zone has one offset and the rest change on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -34,7 +36,9 @@ class Clock(msgspec.Struct, frozen=True):
 def clocks(horizon: Horizon) -> list[Clock]:
     """Return the clock of every zone there is, over the horizon and two days around it."""
     start, end = horizon.start.astimezone(UTC) - 3 * DAY, horizon.end.astimezone(UTC) + 3 * DAY
-    return [_clock(zone, start, end) for zone in zones()]
+    moments = [start + number * _STEP for number in range((end - start) // _STEP + 1)]
+    moments += [end] if moments[-1] < end else []
+    return [_clock(zone, moments) for zone in zones()]
 
 
 @cache
@@ -43,18 +47,18 @@ def zones() -> tuple[str, ...]:
     return tuple(sorted(available_timezones()))
 
 
-def _clock(zone: str, start: datetime, end: datetime) -> Clock:
+def _clock(zone: str, moments: Sequence[datetime]) -> Clock:
     info = ZoneInfo(zone)
-    offsets, untils = [_offset(info, start)], list[int]()
-    moment = start
-    while moment < end:
-        later = min(moment + _STEP, end)
-        if _offset(info, later) != offsets[-1]:
-            change = _change(info, moment, later)
-            after = _offset(info, change)
-            untils.append(int(change.timestamp()) + max(offsets[-1], after))
-            offsets.append(after)
-        moment = later
+    found = [moment.astimezone(info).utcoffset() for moment in moments]
+    if found.count(found[0]) == len(found):
+        return Clock(zone, (_offset(info, moments[0]),), ())
+    offsets, untils = [_offset(info, moments[0])], list[int]()
+    for before, after in pairwise(moments):
+        if _offset(info, after) != offsets[-1]:
+            change = _change(info, before, after)
+            later = _offset(info, change)
+            untils.append(int(change.timestamp()) + max(offsets[-1], later))
+            offsets.append(later)
     return Clock(zone, tuple(offsets), tuple(untils))
 
 

@@ -2,19 +2,26 @@
 
 A plan is staged by many writers under a run's id, counted, and then applied: what is new is added, what moved is moved
 while nobody has claimed it, and what is no longer planned is cancelled. Applying it again changes nothing.
+
+The first plan of a campaign has nothing to move or cancel: its writers add their parts at once. One that is left in
+the middle leaves messages that are planned, and the next plan finds a campaign that has some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 import msgspec
 
 from godwit.core.errors import StagingLost
 from godwit.core.names import QueueName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -47,6 +54,22 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 class Plans(Protocol):
     """Keeps campaigns as they are planned."""
+
+    def alone(self, campaign: str) -> AbstractAsyncContextManager[bool]:
+        """Begin a plan; give whether the campaign has had no message yet, so that parts may be added at once.
+
+        Where many machines can plan, others who begin or apply a plan of it wait until this one has ended. Raises
+        `InvalidSchedule` when the campaign was cancelled.
+        """
+        ...
+
+    async def add(self, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:
+        """Add messages of a campaign's first plan, in steps; return how many they are. Those that are there stay.
+
+        Columns are `id` (a UUID as text), `key`, `deliver_at` and `message`. Raises `InvalidSchedule` when the campaign
+        was cancelled meanwhile.
+        """
+        ...
 
     async def stage(self, run_id: str, planned: Iterable[Planned]) -> int:
         """Keep a part of a plan, as a whole or not at all; return how many messages it has.

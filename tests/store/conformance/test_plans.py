@@ -12,6 +12,9 @@ from godwit.core.names import QueueName
 from godwit.core.schedule import campaign_id
 from godwit.store.contract import Store
 from godwit.store.plans import Applied, Plan, Planned
+from tests.faults.crew import Crew
+from tests.store.conformance import adder
+from tests.store.conformance.harness import StoreHarness
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -127,3 +130,69 @@ async def test_a_part_that_is_staged_again_counts_once(store: Store) -> None:
     rows = [planned(f"u{number}") for number in range(10)]
     await store.plans.stage("0000000000001-a", rows[5:])
     assert await apply(store, rows) == Applied(added=10, moved=0, cancelled=0)
+
+
+async def test_the_first_plan_is_added_at_once_and_later_ones_are_not(store: Store) -> None:
+    rows = [planned(f"ü{number}", NOW + DAY + timedelta(microseconds=number * 1_000)) for number in range(50)]
+    async with store.plans.alone(adder.CAMPAIGN) as fresh:
+        assert fresh
+        assert await adder.add(store, rows) == 50
+    assert await waiting(store) == {one.key: one.deliver_at for one in rows}
+    found = await store.schedules.find(rows[7].id)
+    assert found is not None
+    assert (found.message, found.message_id, found.queue) == (b"{}", str(rows[7].id), "birthdays")
+    async with store.plans.alone(adder.CAMPAIGN) as fresh:
+        assert not fresh
+    assert await apply(store, rows, "0000000000002-b") == Applied(added=0, moved=0, cancelled=0)
+    state = await store.schedules.campaign(adder.CAMPAIGN)
+    assert state is not None
+    assert (state.planned, state.waiting) == (50, 50)
+
+
+async def test_a_campaign_whose_messages_are_all_over_has_had_some(store: Store) -> None:
+    await apply(store, [planned("sent")])
+    (claimed,) = await store.schedules.claim(now=NOW, until=NOW + 2 * DAY, limit=10, owner="s", lease=LEASE)
+    await store.schedules.confirm([claimed.id], owner="s", now=NOW)
+    async with store.plans.alone(adder.CAMPAIGN) as fresh:
+        assert not fresh
+
+
+async def test_a_part_that_is_added_again_counts_once(store: Store) -> None:
+    rows = [planned(f"u{number}") for number in range(30)]
+    async with store.plans.alone(adder.CAMPAIGN) as fresh:
+        assert fresh
+        assert await adder.add(store, rows[15:]) == 15
+        assert await adder.add(store, rows) == 30
+    assert await waiting(store) == {one.key: one.deliver_at for one in rows}
+    state = await store.schedules.campaign(adder.CAMPAIGN)
+    assert state is not None
+    assert state.planned == 30
+
+
+async def test_a_campaign_that_is_cancelled_meanwhile_takes_no_more(store: Store) -> None:
+    async with store.plans.alone(adder.CAMPAIGN):
+        await adder.add(store, [planned("there")])
+        await store.schedules.cancel_campaign(adder.CAMPAIGN, now=NOW, limit=100)
+        with pytest.raises(InvalidSchedule):
+            await adder.add(store, [planned("new")])
+    assert await waiting(store) == {}
+    with pytest.raises(InvalidSchedule):
+        async with store.plans.alone(adder.CAMPAIGN):
+            pass
+
+
+async def test_the_plan_after_one_that_was_killed_makes_the_campaign_whole(harness: StoreHarness, store: Store) -> None:
+    rows = [planned(f"u{number}") for number in range(3 * adder.STEP)]
+    crew = Crew()
+    try:
+        member = crew.start(adder.work, harness.url, rows, "plan.adding:2")
+        member.join(200)
+        assert member.exitcode == -9
+    finally:
+        crew.kill_all()
+    # The step that was being stored when it died is not there, the one before it is.
+    assert len(await waiting(store)) == adder.STEP
+    changed = [*rows[1:], planned("new")]
+    left = adder.STEP - 1
+    assert await apply(store, changed) == Applied(added=len(changed) - left, moved=0, cancelled=1)
+    assert await waiting(store) == {one.key: one.deliver_at for one in changed}

@@ -1,42 +1,37 @@
 """The plan: from a table of users to a campaign's messages in the store, for a rolling horizon.
 
-Nothing is changed before the plan is whole: users that cannot be planned are written to a table of their own, a plan
-that does not fit its rate is refused, and what many tasks staged is counted before it is applied.
+Users that cannot be planned are written to a table of their own, and a plan that does not fit its rate is refused
+before anything is changed. A campaign that has messages is changed as a whole: what many tasks staged is counted before
+it is applied. One that has none gets them straight from the tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Iterator
-from datetime import date
+from contextlib import AsyncExitStack
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.envelope import seal
 from godwit.core.errors import InvalidSetting, PlanTooDense, StagingLost, StoreRequired, listed
-from godwit.core.message import Message
 from godwit.core.names import QueueName
 from godwit.pipeline.campaigns import Campaign, Horizon
 from godwit.pipeline.failures import explained
+from godwit.pipeline.plan_writing import Adding, Staging, template
 from godwit.pipeline.session import LOCAL, spark_session
 from godwit.pipeline.transforms.planning import checked, crowded, planned, rejected
 from godwit.store.pipelines import new_run_id
-from godwit.store.plans import Applied, Plan, Planned
+from godwit.store.plans import Applied, Plan
 from godwit.store.urls import connect
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 FULLEST: Final = 5
-_PAYLOAD: Final = "payload goes here"
-_PLANNED: Final = "planned"
 
 
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,17 +70,39 @@ def run_plan(settings: PlanSettings, *, clock: Clock = SYSTEM_CLOCK) -> PlanResu
 def plan(spark: SparkSession, settings: PlanSettings, *, clock: Clock = SYSTEM_CLOCK) -> PlanResult:
     """Do the same in a session that is there."""
     campaign, horizon = settings.campaign, settings.horizon
-    users = read_users(spark, settings)
-    candidates = checked(users, campaign)
+    candidates = checked(read_users(spark, settings), campaign)
     reasons = _reject(candidates, settings.rejects)
-    messages = planned(candidates, campaign, horizon).persist()
-    try:
-        count = messages.count()
-        _check_rate(messages, campaign)
-        applied = None if settings.dry_run else _apply(messages, settings, count, clock)
-    finally:
-        messages.unpersist()
+    messages = planned(candidates, campaign, horizon)
+    with Kept(messages) as kept:
+        if campaign.max_per_minute is not None:
+            _check_rate(kept.once_and_for_all(), campaign)
+        applied: Applied | None = None
+        if settings.dry_run:
+            count = messages.count()
+        else:
+            count, applied = _first(messages, settings) or _again(kept.once_and_for_all(), settings, clock)
     return PlanResult(planned=count, rejected=sum(reasons.values()), reasons=reasons, applied=applied)
+
+
+class Kept:
+    """A table that Spark keeps once somebody needs it more than once, until the block ends."""
+
+    def __init__(self, table: DataFrame) -> None:
+        self._table, self._kept = table, False
+
+    def once_and_for_all(self) -> DataFrame:
+        """Return the table, made only once from now on."""
+        if not self._kept:
+            self._table.persist()
+            self._kept = True
+        return self._table
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._kept:
+            self._table.unpersist()
 
 
 def read_users(spark: SparkSession, settings: PlanSettings) -> DataFrame:
@@ -102,17 +119,15 @@ def read_users(spark: SparkSession, settings: PlanSettings) -> DataFrame:
 
 def _reject(candidates: DataFrame, place: str | None) -> dict[str, int]:
     """Write down who cannot be planned; return how many by reason, without what is a single user's."""
-    refused = rejected(candidates).persist()
-    try:
+    refused = rejected(candidates)
+    with Kept(refused) as kept:
         if place is not None:
-            refused.write.mode("overwrite").parquet(place)
+            kept.once_and_for_all().write.mode("overwrite").parquet(place)
         counts: dict[str, int] = {}
         for row in refused.groupBy("reason").count().collect():
             reason = row["reason"].partition(": ")[0]
             counts[reason] = counts.get(reason, 0) + row["count"]
-        return dict(sorted(counts.items()))
-    finally:
-        refused.unpersist()
+    return dict(sorted(counts.items()))
 
 
 def _check_rate(messages: DataFrame, campaign: Campaign) -> None:
@@ -125,14 +140,28 @@ def _check_rate(messages: DataFrame, campaign: Campaign) -> None:
         )
 
 
-def _apply(messages: DataFrame, settings: PlanSettings, count: int, clock: Clock) -> Applied:
-    campaign, horizon, url = settings.campaign, settings.horizon, settings.store_url or ""
-    run_id = new_run_id(clock.now_ms(), secrets.token_hex(6))
-    staging = messages.select("message_id", "key", "user", "occurrence", "deliver_at", "payload").mapInArrow(
-        Staging(url, run_id, *template(campaign)), "staged long"
-    )
-    staged = sum(row["staged"] for row in staging.collect())
+def _first(messages: DataFrame, settings: PlanSettings) -> tuple[int, Applied] | None:
+    """Add the messages of a campaign that has had none, in one pass; None when it has had some."""
+    campaign, url = settings.campaign, settings.store_url or ""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        # In steps, because a loop that waited for Spark would not hear Ctrl-C.
+        store = runner.run(stack.enter_async_context(connect(url)))
+        try:
+            if not runner.run(stack.enter_async_context(store.plans.alone(campaign.name))):
+                return None
+            count = _written(messages, Adding(url, campaign.name, QueueName(campaign.queue), template(campaign)))
+        finally:
+            runner.run(stack.aclose())
+    return count, Applied(added=count, moved=0, cancelled=0)
 
+
+def _again(messages: DataFrame, settings: PlanSettings, clock: Clock) -> tuple[int, Applied]:
+    """Stage all messages, count them, and make the campaign what they say."""
+    campaign, horizon, url = settings.campaign, settings.horizon, settings.store_url or ""
+    count = messages.count()
+    run_id = new_run_id(clock.now_ms(), secrets.token_hex(6))
+    staged = _written(messages, Staging(url, run_id, template(campaign)))
     whole = Plan(
         run_id=run_id,
         campaign=campaign.name,
@@ -143,7 +172,13 @@ def _apply(messages: DataFrame, settings: PlanSettings, count: int, clock: Clock
     )
     if staged < count:
         raise StagingLost(run_id, count, staged)
-    return asyncio.run(_apply_to(url, run_id, whole, clock))
+    return count, asyncio.run(_apply_to(url, run_id, whole, clock))
+
+
+def _written(messages: DataFrame, write: Adding | Staging) -> int:
+    """Let every task write its part; return how many messages they were."""
+    parts = messages.select("message_id", "key", "user", "occurrence", "deliver_at", "payload")
+    return sum(row["written"] for row in parts.mapInArrow(write, "written long").collect())
 
 
 async def _apply_to(url: str, run_id: str, whole: Plan, clock: Clock) -> Applied:
@@ -153,46 +188,3 @@ async def _apply_to(url: str, run_id: str, whole: Plan, clock: Clock) -> Applied
         except BaseException:
             await store.plans.discard(run_id)
             raise
-
-
-def template(campaign: Campaign) -> tuple[bytes, bytes]:
-    """Return a campaign's message as JSON, as what stands before its payload and what behind."""
-    # The same for every plan, so that planning again finds nothing changed; a scheduler gives it its id and time.
-    message = Message(
-        id=_PLANNED, queue=QueueName(campaign.queue), type=campaign.type, payload=_PAYLOAD, created_at=from_ms(0)
-    )
-    body = seal(message).body
-    before, _, behind = body.partition(msgspec.json.encode(_PAYLOAD))
-    return before, behind
-
-
-class Staging:
-    """Stages one partition of a plan; runs in Spark's Python workers."""
-
-    def __init__(self, url: str, run_id: str, before: bytes, behind: bytes) -> None:
-        self._url, self._run_id, self._before, self._behind = url, run_id, before, behind
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage all rows of the partition and say how many."""
-        import pyarrow as pa
-
-        staged = asyncio.run(self._stage(batches))
-        yield pa.RecordBatch.from_pydict({"staged": pa.array([staged], pa.int64())})
-
-    async def _stage(self, batches: Iterable[pa.RecordBatch]) -> int:
-        async with connect(self._url) as store:
-            return await store.plans.stage(self._run_id, self._messages(batches))
-
-    def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Planned]:
-        for batch in batches:
-            columns = [column.to_pylist() for column in batch.columns]
-            for message_id, key, user, occurrence, deliver_at, payload in zip(*columns, strict=True):
-                body = self._before + _payload(user, occurrence, payload) + self._behind
-                yield Planned(UUID(message_id), key, deliver_at, body)
-
-
-def _payload(user: str, occurrence: date, chosen: str) -> bytes:
-    """Return a message's payload: who, which day, and the columns that were chosen."""
-    own = msgspec.json.encode({"user": user, "occurrence": occurrence.isoformat()})
-    rest = chosen.encode()[1:]
-    return own[:-1] + (b"," if rest != b"}" else b"") + rest

@@ -6,8 +6,10 @@ planned, with the reason.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from godwit.pipeline.campaigns import Campaign, Horizon, celebrations, seconds_of
@@ -31,16 +33,22 @@ def checked(users: DataFrame, campaign: Campaign) -> DataFrame:
         F.col(campaign.date_column).cast("string").alias("given"),
         (F.to_json(F.struct(*payload)) if payload else F.lit("{}")).alias("payload"),
     )
-    known = _table(shaped, [(zone, True) for zone in zones()], "zone string, known boolean")
-    return shaped.join(F.broadcast(known), "zone", "left").withColumn("reason", _reason()).drop("known")
+    return shaped.withColumn("reason", _reason())
 
 
 def _day(users: DataFrame, column: str) -> Column:
     if dict(users.dtypes)[column] == "date":
         return F.col(column)
     text = F.col(column).cast("string")
-    # A cast reads a date five times as fast as a format does, and takes more than dates for one.
-    return F.when(text.rlike("^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), text.try_cast("date"))
+    # A cast reads a date five times as fast as a format does, and takes more than dates for one: spaces around them,
+    # times behind them, days and months of one digit. None of those has these characters in these places.
+    shape = (F.length(text) == 10) & (F.substring(text, 5, 1) == "-") & (F.substring(text, 8, 1) == "-")  # noqa: PLR2004
+    return F.when(shape & F.substring(text, 10, 1).between("0", "9"), text.try_cast("date"))
+
+
+def _known_zone() -> Column:
+    # One text: a column for each of the names takes longer to make than thousands of users take to be looked up.
+    return F.expr(f"zone IN ({', '.join(repr(zone) for zone in zones())})")
 
 
 def _reason() -> Column:
@@ -49,7 +57,7 @@ def _reason() -> Column:
         F.when(F.col("user").isNull() | (length == 0), "no user id")
         .when(length > MAX_USER_CHARACTERS, f"a user id longer than {MAX_USER_CHARACTERS} characters")
         .when(F.col("zone").isNull(), "no time zone")
-        .when(F.col("known").isNull(), F.concat(F.lit("unknown time zone "), F.col("zone")))
+        .when(~_known_zone(), F.concat(F.lit("unknown time zone "), F.col("zone")))
         .when(F.col("given").isNull(), "no date")
         .when(F.col("born").isNull(), F.concat(F.lit("not a date: "), F.substring("given", 1, 40)))
     )
@@ -66,7 +74,8 @@ def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> Data
     The id is that of the campaign's message with this key, as `core.schedule.campaign_id` makes it.
     """
     due = (
-        candidates.where(F.col("reason").isNull())
+        candidates.where(_soon(campaign, horizon))
+        .where(F.col("reason").isNull())
         .withColumn("birthday", F.month("born") * 100 + F.dayofmonth("born"))
         .join(F.broadcast(_occurrences(candidates, campaign, horizon)), "birthday")
     )
@@ -79,14 +88,8 @@ def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> Data
     )
     start, end = int(horizon.start.timestamp()), int(horizon.end.timestamp())
     within = instants.where((F.col("instant") >= start) & (F.col("instant") < end))
-    # By user first: Spark then sorts once to find who is there twice, before ids are made, and not twice behind it.
-    once = (
-        within.select("user", "occurrence", "day", "instant", "payload")
-        .repartition("user")
-        .dropDuplicates(["user", "occurrence"])
-    )
-    key = F.concat("user", F.lit("/"), "day")
-    return once.select(
+    key = F.concat("user", F.lit("/"), F.col("occurrence").cast("string"))
+    return _once(within).select(
         campaign_id(campaign.name, key).alias("message_id"),
         key.alias("key"),
         "user",
@@ -96,9 +99,24 @@ def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> Data
     )
 
 
+def _soon(campaign: Campaign, horizon: Horizon) -> Column:
+    """Say by its last characters whether a date is celebrated within the horizon: most users are done with that."""
+    births = {f"{birthday // 100:02}-{birthday % 100:02}" for birthday, _ in celebrations(horizon, campaign.leap)}
+    return F.substring("given", -5, 5).isin(sorted(births))
+
+
+def _once(messages: DataFrame) -> DataFrame:
+    """Return the messages of users who are there twice once.
+
+    By user first: Spark then sorts once to find who is there twice, before ids are made, and not twice behind it.
+    """
+    wanted = messages.select("user", "occurrence", "instant", "payload")
+    return wanted.repartition("user").dropDuplicates(["user", "occurrence"])
+
+
 def _occurrences(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> DataFrame:
-    days = [(birthday, day, day.isoformat()) for birthday, day in celebrations(horizon, campaign.leap)]
-    return _table(candidates, days, "birthday int, occurrence date, day string")
+    births, days = zip(*celebrations(horizon, campaign.leap), strict=True)
+    return _table(candidates, {"birthday": pa.array(births, pa.int32()), "occurrence": pa.array(days, pa.date32())})
 
 
 def _shown(campaign: Campaign) -> Column:
@@ -118,15 +136,11 @@ def _clocks(candidates: DataFrame, horizon: Horizon) -> tuple[DataFrame, Any]:
     """Return the offsets of every zone as columns, and what picks the one for a clock time."""
     hands = clocks(horizon)
     changes = max(len(clock.untils) for clock in hands)
-    rows = [
-        (
-            clock.zone,
-            *(clock.offsets[at] if at < len(clock.offsets) else None for at in range(changes + 1)),
-            *(clock.untils[at] if at < len(clock.untils) else None for at in range(changes)),
-        )
-        for clock in hands
-    ]
-    names = [f"offset_{at} long" for at in range(changes + 1)] + [f"until_{at} long" for at in range(changes)]
+    columns: dict[str, list[Any]] = {"zone": [clock.zone for clock in hands]}
+    for at in range(changes + 1):
+        columns[f"offset_{at}"] = [clock.offsets[at] if at < len(clock.offsets) else None for clock in hands]
+    for at in range(changes):
+        columns[f"until_{at}"] = [clock.untils[at] if at < len(clock.untils) else None for clock in hands]
 
     def offset(shown: Column) -> Column:
         found = F.col("offset_0")
@@ -134,7 +148,7 @@ def _clocks(candidates: DataFrame, horizon: Horizon) -> tuple[DataFrame, Any]:
             found = F.when(shown >= F.col(f"until_{at}"), F.col(f"offset_{at + 1}")).otherwise(found)
         return found
 
-    return _table(candidates, rows, f"zone string, {', '.join(names)}"), offset
+    return _table(candidates, columns), offset
 
 
 def crowded(plan: DataFrame, campaign: Campaign) -> DataFrame:
@@ -146,5 +160,6 @@ def crowded(plan: DataFrame, campaign: Campaign) -> DataFrame:
     return counted.where(F.col("messages") > campaign.max_per_minute).orderBy(F.col("messages").desc(), "minute")
 
 
-def _table(beside: DataFrame, rows: list[Any], schema: str) -> DataFrame:
-    return beside.sparkSession.createDataFrame(rows, schema)
+def _table(beside: DataFrame, columns: Mapping[str, Any]) -> DataFrame:
+    """Return a small table; from Arrow it is part of the plan, and Spark needs no job to read it."""
+    return beside.sparkSession.createDataFrame(pa.table(dict(columns)))

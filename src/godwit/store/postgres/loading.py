@@ -21,8 +21,8 @@ from godwit.core.schedule import ScheduleStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.schedules import Loading, until
 
-_COLUMNS: Final = ("id", "campaign", "key", "queue_name", "message_id", "fire_at", "deliver_at", "envelope")
-_STAGING: Final = """
+COLUMNS: Final = ("id", "campaign", "key", "queue_name", "message_id", "fire_at", "deliver_at", "envelope")
+STAGING: Final = """
 CREATE TEMPORARY TABLE IF NOT EXISTS loading (
     id UUID, campaign TEXT, key TEXT, queue_name TEXT, message_id TEXT, fire_at TIMESTAMPTZ, deliver_at TIMESTAMPTZ,
     envelope BYTEA
@@ -82,7 +82,7 @@ async def _load(
     report: Callable[[int, int], None],
 ) -> int:
     fresh = await opened(connection, campaign)
-    await connection.execute(_STAGING)
+    await connection.execute(STAGING)
     read = added = 0
     while batch := Batch(campaign, rows, size):
         try:
@@ -134,7 +134,7 @@ async def opened(connection: asyncpg.Connection, campaign: str) -> bool:
 
 
 def packed(campaign: str, rows: Iterable[Loading]) -> bytes:
-    """Return rows in the binary format of COPY, in the order of `_COLUMNS`."""
+    """Return rows in the binary format of COPY, in the order of `COLUMNS`."""
     whole = _field(campaign)
     found: list[bytes] = []
     for known, key, queue, deliver_at, message in rows:
@@ -181,6 +181,6 @@ async def _merged(connection: asyncpg.Connection, batch: Batch) -> int:
 
 async def _copied(connection: asyncpg.Connection, table: str, batch: Batch, *, schema: str | None = None) -> int:
     said: str = await connection.copy_to_table(
-        table, source=batch.sent(), columns=_COLUMNS, schema_name=schema, format="binary"
+        table, source=batch.sent(), columns=COLUMNS, schema_name=schema, format="binary"
     )
     return int(said.rsplit(maxsplit=1)[-1])

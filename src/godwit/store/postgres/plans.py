@@ -1,17 +1,23 @@
-"""Plans in PostgreSQL: staged by COPY from many tasks, applied in one transaction."""
+"""Plans in PostgreSQL: staged by COPY from many tasks, applied in one transaction; a first one by COPY alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from godwit.core.faults import reach
+from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
 from godwit.store.plans import Applied, Plan, Planned, check_plan
 from godwit.store.postgres.database import PostgresDatabase, sql
+from godwit.store.postgres.filling import fill
 from godwit.store.postgres.loading import opened
 from godwit.store.postgres.schedules import void_where
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CANCEL_AT_ONCE: Final = 10_000
 _COLUMNS: Final = ("run_id", "id", "key", "deliver_at", "envelope")
@@ -25,6 +31,18 @@ class PostgresPlans:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
+    @asynccontextmanager
+    async def alone(self, campaign: str) -> AsyncIterator[bool]:
+        async with self._database.connection("planning a campaign") as connection:
+            await opened(connection, campaign)
+            async with connection.transaction():
+                await connection.execute(sql("plans/alone"), campaign, timeout=_PATIENCE_SECONDS)
+                yield await connection.fetchval(sql("plans/untouched"), campaign)
+
+    async def add(self, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:
+        async with self._database.connection("adding a plan") as connection:
+            return await fill(connection, campaign, queue, parts)
+
     async def stage(self, run_id: str, planned: Iterable[Planned]) -> int:
         records = ((run_id, one.id, one.key, one.deliver_at, one.message) for one in planned)
         async with self._database.connection("staging a plan") as connection:
@@ -37,6 +55,7 @@ class PostgresPlans:
         async with self._database.transaction("applying a plan") as connection:
             check_plan(plan, await connection.fetchval(sql("plans/count"), plan.run_id))
             await opened(connection, plan.campaign)
+            await connection.execute(sql("plans/alone"), plan.campaign, timeout=_PATIENCE_SECONDS)
             done = await connection.fetchrow(
                 sql("plans/apply"), plan.run_id, plan.campaign, plan.queue, timeout=_PATIENCE_SECONDS
             )

@@ -71,7 +71,7 @@ async def load(
     read = added = 0
     async with aclosing(_read_ahead(rows, size)) as batches:
         async for batch in batches:
-            step = partial(_stored, campaign=campaign, batch=batch, fresh=fresh)
+            step = partial(stored, campaign=campaign, batch=batch, fresh=fresh)
             added += await file.write("loading a campaign", step, durable=False)
             read += len(batch)
             report(read, added)
@@ -118,13 +118,20 @@ def _check(connection: sqlite3.Connection, campaign: str) -> None:
         raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
 
 
-def _stored(connection: sqlite3.Connection, *, campaign: str, batch: list[Values], fresh: bool) -> int:
+def stored(
+    connection: sqlite3.Connection,
+    *,
+    campaign: str,
+    batch: list[Values],
+    fresh: bool,
+    point: str = "scheduler.loading",
+) -> int:
     """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
     _check(connection, campaign)
     name = "schedules/load" if fresh else "schedules/load_again"
     added = insert(connection, name, batch, campaign, at_once=AT_ONCE)
     _count(connection, campaign, added)
-    reach("scheduler.loading")
+    reach(point)
     return added
 
 

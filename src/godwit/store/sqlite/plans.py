@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Final
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from godwit.core.clock import to_ms
 from godwit.core.faults import reach
+from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
 from godwit.store.plans import Applied, Plan, Planned, check_plan
 from godwit.store.sqlite.file import SqliteFile, sql
-from godwit.store.sqlite.loading import opened
+from godwit.store.sqlite.loading import Values, opened, stored
 from godwit.store.sqlite.schedules import void_where
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 AT_ONCE: Final = 20_000
 
@@ -23,6 +30,21 @@ class SqlitePlans:
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
+
+    @asynccontextmanager
+    async def alone(self, campaign: str) -> AsyncIterator[bool]:
+        # Nobody waits: whoever names the campaign first may add, and others stage and apply in steps between his.
+        yield await self._file.write("planning a campaign", lambda connection: _untouched(connection, campaign))
+
+    async def add(self, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:
+        count = 0
+        for part in parts:
+            batch = _values(part, queue)
+            step = partial(stored, campaign=campaign, batch=batch, fresh=True, point="plan.adding")
+            await self._file.write("adding a plan", step, durable=False)
+            count += len(batch)
+        await self._file.write("adding a plan", lambda connection: opened(connection, campaign))
+        return count
 
     async def stage(self, run_id: str, planned: Iterable[Planned]) -> int:
         rows = [(run_id, str(one.id), one.key, to_ms(one.deliver_at), one.message) for one in planned]
@@ -49,6 +71,18 @@ class SqlitePlans:
         await self._file.write(
             "forgetting a plan", lambda found: found.execute(sql("plans/discard"), (run_id, oldest_wanted(run_id)))
         )
+
+
+def _untouched(connection: sqlite3.Connection, campaign: str) -> bool:
+    fresh = opened(connection, campaign)
+    return fresh and bool(connection.execute(sql("plans/untouched"), (campaign,)).fetchone()[0])
+
+
+def _values(part: pa.RecordBatch, queue: QueueName) -> list[Values]:
+    """Return rows by id, so that each page of the index that holds them is visited once."""
+    columns = (part.column(name).to_pylist() for name in ("id", "key", "deliver_at", "message"))
+    rows = ((known, key, queue, to_ms(due), message) for known, key, due, message in zip(*columns, strict=True))
+    return sorted(rows, key=itemgetter(0))
 
 
 def _stage(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:

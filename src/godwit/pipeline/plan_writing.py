@@ -1,0 +1,111 @@
+"""A plan's messages written to the store by Spark's tasks, thousands at once.
+
+A message of a campaign is the same but for its payload, so it is made by joining columns: what stands before the
+payload, the payload, and what stands behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import msgspec
+
+from godwit.core.clock import from_ms
+from godwit.core.envelope import seal
+from godwit.core.message import Message
+from godwit.core.names import QueueName
+from godwit.pipeline.campaigns import Campaign
+from godwit.store.plans import Planned
+from godwit.store.urls import connect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PAYLOAD: Final = "payload goes here"
+_PLANNED: Final = "planned"
+_ESCAPED: Final = '["\\\\\\x00-\\x1f]'
+"""What JSON writes otherwise than it stands in a text."""
+
+
+def template(campaign: Campaign) -> tuple[str, str]:
+    """Return a campaign's message as JSON, as what stands before its payload and what behind."""
+    # The same for every plan, so that planning again finds nothing changed; a scheduler gives it its id and time.
+    message = Message(
+        id=_PLANNED, queue=QueueName(campaign.queue), type=campaign.type, payload=_PAYLOAD, created_at=from_ms(0)
+    )
+    before, _, behind = seal(message).body.partition(msgspec.json.encode(_PAYLOAD))
+    return before.decode(), behind.decode()
+
+
+def messages(batch: pa.RecordBatch, around: tuple[str, str]) -> pa.RecordBatch:
+    """Return the messages of a plan's rows, as stores take them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids, keys, users, days, due, chosen = batch.columns
+    bare = pc.equal(chosen, "{}")
+    rest: pa.Array | str = "}"
+    if not pc.all(bare).as_py():
+        rest = pc.if_else(bare, "}", pc.binary_join_element_wise(",", pc.utf8_slice_codeunits(chosen, 1), ""))
+    before, behind = around
+    pieces = (f'{before}{{"user":', _quoted(users), ',"occurrence":"', days.cast(pa.string()), '"', rest, behind)
+    return pa.record_batch(
+        {
+            "id": ids,
+            "key": keys,
+            "deliver_at": due,
+            "message": pc.binary_join_element_wise(*pieces, "").cast(pa.binary()),
+        }
+    )
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    """Return texts as JSON has them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
+        return pa.array([msgspec.json.encode(text).decode() for text in texts.to_pylist()], pa.string())
+    return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+class Adding:
+    """Adds one partition of a campaign's first plan; runs in Spark's Python workers."""
+
+    def __init__(self, url: str, campaign: str, queue: QueueName, around: tuple[str, str]) -> None:
+        self._url, self._campaign, self._queue, self._around = url, campaign, queue, around
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Add all rows of the partition and say how many."""
+        yield _said(asyncio.run(self._add(messages(batch, self._around) for batch in batches)))
+
+    async def _add(self, parts: Iterable[pa.RecordBatch]) -> int:
+        async with connect(self._url) as store:
+            return await store.plans.add(self._campaign, self._queue, parts)
+
+
+class Staging:
+    """Stages one partition of a plan; runs in Spark's Python workers."""
+
+    def __init__(self, url: str, run_id: str, around: tuple[str, str]) -> None:
+        self._url, self._run_id, self._around = url, run_id, around
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Stage all rows of the partition and say how many."""
+        yield _said(asyncio.run(self._stage(messages(batch, self._around) for batch in batches)))
+
+    async def _stage(self, parts: Iterable[pa.RecordBatch]) -> int:
+        rows = (row for part in parts for row in zip(*(column.to_pylist() for column in part.columns), strict=True))
+        async with connect(self._url) as store:
+            return await store.plans.stage(
+                self._run_id, (Planned(UUID(known), key, due, message) for known, key, due, message in rows)
+            )
+
+
+def _said(written: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({"written": pa.array([written], pa.int64())})

@@ -1,0 +1,81 @@
+"""A campaign's first plan into PostgreSQL: columns by COPY, straight into the table, by several tasks at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from godwit.core.errors import InvalidSchedule
+from godwit.core.faults import reach
+from godwit.core.names import QueueName
+from godwit.store.postgres.database import sql
+from godwit.store.postgres.loading import COLUMNS, STAGING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STEP_ROWS: Final = 50_000
+STEP_BYTES: Final = 64 << 20
+_PATIENCE_SECONDS: Final = 600
+
+
+async def fill(connection: asyncpg.Connection, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:
+    """Add messages, some ten thousand a transaction; return how many came."""
+    # Here, because a store is opened by many who have no Arrow.
+    from godwit.store.postgres import columns
+
+    count = 0
+    for part in _steps(parts):
+        made = columns.firings(campaign, queue, part)
+        try:
+            await _stored(connection, campaign, made, straight=True)
+        except asyncpg.UniqueViolationError:
+            # A task that is tried again after it stored some, or somebody who loads the same campaign.
+            await connection.execute(STAGING)
+            await _stored(connection, campaign, made, straight=False)
+        count += len(made)
+    return count
+
+
+async def _stored(connection: asyncpg.Connection, campaign: str, made: pa.BinaryArray, *, straight: bool) -> None:
+    async with connection.transaction():
+        added = await _copied(connection, made, straight=straight)
+        if not straight:
+            added = int(await connection.fetchval(sql("schedules/load_again")))
+        # Last, so that tasks wait for each other no longer than a commit takes: whoever cancels holds the same row.
+        if await connection.fetchval(sql("plans/added"), campaign, added) is None:
+            raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
+        reach("plan.adding")
+
+
+async def _copied(connection: asyncpg.Connection, made: pa.BinaryArray, *, straight: bool) -> int:
+    table, schema = ("schedule_firings", None) if straight else ("loading", "pg_temp")
+    said: str = await connection.copy_to_table(
+        table, source=_whole(made), columns=COLUMNS, schema_name=schema, format="binary", timeout=_PATIENCE_SECONDS
+    )
+    return int(said.rsplit(maxsplit=1)[-1])
+
+
+async def _whole(made: pa.BinaryArray) -> AsyncIterator[bytes | memoryview]:
+    from godwit.store.postgres import columns
+
+    yield columns.SIGNATURE
+    for piece in columns.sent(made):
+        yield piece
+    yield columns.END
+
+
+def _steps(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small batches together, as many as one transaction takes."""
+    import pyarrow as pa
+
+    gathered: list[pa.RecordBatch] = []
+    for part in parts:
+        gathered.append(part)
+        if sum(len(one) for one in gathered) >= STEP_ROWS or sum(one.nbytes for one in gathered) >= STEP_BYTES:
+            yield pa.concat_batches(gathered)
+            gathered = []
+    if any(len(one) for one in gathered):
+        yield pa.concat_batches(gathered)

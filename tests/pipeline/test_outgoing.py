@@ -1,0 +1,62 @@
+"""Rows that take the short way become the same messages, and the same refusals, as those that take the long one."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from godwit.core.errors import RowsRefused
+from godwit.pipeline.outgoing import NAMESPACE, Outgoing, uuid5
+
+NOW = datetime(2026, 5, 1, 12, 0, 0, 123_000, tzinfo=UTC)
+PAYLOADS = [
+    '{"n":1}', ' { "a" : [1, 2.50, null, {"b": "\\u00fc\\n"}], "a": 2 } ', '"text"', "7", "1e3", "true", "[]", "{}",
+    '"payload goes here"', '{"payload goes":"here"}', "-0.0", "null", "18446744073709551615", "12345678901234567890123",
+]  # fmt: skip
+BAD = ["", "{", "nul", "NaN", "[" * 70 + "]" * 70, None, "[" * 5_000 + "]" * 5_000]
+
+
+def outgoing(rows: list[dict[str, str | None]], *, short: bool) -> Outgoing:
+    """Gather rows; a column that says nothing makes them take the long way."""
+    found = Outgoing("sink/batch", "orders", {"orders"}, now=NOW)
+    names = list(rows[0]) + ([] if short else ["ordering_key"])
+    found.add(pa.record_batch({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names}))
+    return found
+
+
+@pytest.mark.parametrize("types", [(), ("order.created", None, "mail")])
+def test_the_short_way_makes_the_same_messages(types: tuple[str | None, ...]) -> None:
+    rows = list[dict[str, str | None]]()
+    for number, payload in enumerate(PAYLOADS):
+        rows.append({"key": f"kéy-{number}", "payload": payload})
+        if types:
+            rows[-1]["type"] = types[number % len(types)]
+    short, long = (outgoing(rows, short=short) for short in (True, False))
+    assert short.checked() == long.checked()
+    for envelope, row in zip(short.checked(), rows, strict=True):
+        assert (
+            envelope.id == str(uuid.uuid5(NAMESPACE, f"sink/batch|{row['key']}")) == uuid5(f"sink/batch|{row['key']}")
+        )
+        assert envelope.open().payload == json.loads(row["payload"] or "")
+
+
+@pytest.mark.parametrize("payload", BAD)
+def test_the_short_way_refuses_the_same_rows(payload: str | None) -> None:
+    rows: list[dict[str, str | None]] = [{"key": "a", "payload": "1"}, {"key": "b", "payload": payload}]
+    said = []
+    for short in (True, False):
+        with pytest.raises(RowsRefused) as caught:
+            outgoing(rows, short=short).checked()
+        said.append(str(caught.value).replace(", 'ordering_key': None", ""))
+    assert said[0] == said[1]
+
+
+def test_a_type_that_cannot_be_one_is_refused_and_no_key_makes_an_id_of_the_whole_row() -> None:
+    with pytest.raises(RowsRefused):
+        outgoing([{"key": "a", "payload": "1", "type": "not a type!"}], short=True).checked()
+    one, other = outgoing([{"key": None, "payload": "1"}, {"key": None, "payload": "2"}], short=True).checked()
+    assert one.id != other.id
