@@ -112,7 +112,7 @@ class Outgoing:
         self.rows += 1
         try:
             self._envelopes.append(self._sealed(values))
-        except (GodwitError, msgspec.MsgspecError, ValueError, TypeError) as error:
+        except (GodwitError, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
             self.bad += 1
             if len(self.samples) < SAMPLES:
                 shown = {name: value for name, value in values.items() if name not in ("payload", "body")}
