@@ -57,6 +57,6 @@ def test_the_short_way_refuses_the_same_rows(payload: str | None) -> None:
 
 def test_a_type_that_cannot_be_one_is_refused_and_no_key_makes_an_id_of_the_whole_row() -> None:
     with pytest.raises(RowsRefused):
-        outgoing([{"key": "a", "payload": "1", "type": "not a type!"}], short=True).checked()
+        outgoing([{"key": "a", "payload": "1", "type": "tab\t"}], short=True).checked()
     one, other = outgoing([{"key": None, "payload": "1"}, {"key": None, "payload": "2"}], short=True).checked()
     assert one.id != other.id
