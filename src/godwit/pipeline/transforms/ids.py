@@ -16,20 +16,29 @@ if TYPE_CHECKING:
 def campaign_id(campaign: str, key: Column) -> Column:
     """Return the column of what `core.schedule.campaign_id` returns for every row's key."""
     name = F.lit(f"campaign\0{campaign}\0")
-    own = uuid5(IDS, F.concat(name, key))
     near = F.crc32(F.concat(name, F.left(key, F.length(key) - NEAR)).cast("binary"))
-    return F.concat(F.lpad(F.lower(F.hex(near)), 8, "0"), F.substring(own, 9, 6), F.lit("8"), F.substring(own, 16, 21))
+    begins = F.lpad(F.lower(F.hex(near)), 8, "0")
+    return _joined(begins, "8", _digits(IDS, F.concat(name, key)))
 
 
 def uuid5(namespace: uuid.UUID, name: Column) -> Column:
     """Return the column of what `uuid.uuid5` returns for every row's name."""
-    digits = F.sha1(F.concat(F.lit(namespace.bytes), name.cast("binary")))
+    digits = _digits(namespace, name)
+    return _joined(F.substring(digits, 1, 8), "5", digits)
+
+
+def _digits(namespace: uuid.UUID, name: Column) -> Column:
+    return F.sha1(F.concat(F.lit(namespace.bytes), name.cast("binary")))
+
+
+def _joined(begins: Column, version: str, digits: Column) -> Column:
+    """Return a UUID as text: how it begins, its version, and the rest of a hash."""
     variant = F.translate(F.substring(digits, 17, 1), "0123456789abcdef", "89ab" * 4)
     return F.concat(
-        F.substring(digits, 1, 8),
+        begins,
         F.lit("-"),
         F.substring(digits, 9, 4),
-        F.lit("-5"),
+        F.lit(f"-{version}"),
         F.substring(digits, 14, 3),
         F.lit("-"),
         variant,
