@@ -4,13 +4,15 @@
 -- KEYS   1 meta, 2 journal, 3 dedup0, 4 dedup1, 5 later, then for each group: wake, expiring, and the streams of the
 --        lanes that occur
 -- ARGV   1 time, 2 queue, 3 version of the queue's settings, 4 MessagePack of number of messages n, sum of all sizes,
---        dedup window in ms, max_size, max_bytes, max_delayed (0: no limit), 5 a digit for each lane that occurs, 6 a digit
+--        dedup window in ms, max_size, max_bytes, max_delayed (0: no limit), the name of the chunk that has to be stored
+--        before, its own name (both empty without a chunk before or behind it; see brokers/redis/turns.py),
+--        5 a digit for each lane that occurs, 6 a digit
 --        for the place of each message's lane among those, or empty when there is one, 7 MessagePack [expiry of each
 --        message (0 for none), ...] or empty when none expires, 8 MessagePack of the journal's rows (see
 --        brokers/redis/arrivals.py), then the groups' names; n ids as they are remembered (none without a window), n blobs,
 --        of messages that expire with their expiry in front.
 -- Gives  1 when they are stored; 0 when the settings have another version; 2 when a limit may be reached or an id may be
---        known, so that `publish` has to look at each. Nothing has changed then.
+--        known, so that `publish` has to look at each, or when the chunk before is not stored. Nothing has changed then.
 -- Begins with a command that is refused above maxmemory.
 local pack, unpack_limit, format, call, try = cmsgpack.pack, cmsgpack.unpack_limit, string.format, redis.call, redis.pcall
 local meta, used = KEYS[1], ARGV[5]
@@ -21,7 +23,9 @@ local kept = call('HMGET', meta, 'epoch', 'v', 's', unpack(fields))
 if kept[2] ~= ARGV[3] then return 0 end
 if not kept[3] then return 2 end
 --@include _brief
-local _, n, total, window, max_size, max_bytes, max_delayed = unpack_limit(ARGV[4], 6, 0)
+local _, n, total, window, max_size, max_bytes, max_delayed, before, name = unpack_limit(ARGV[4], 8, 0)
+-- Chunks are remembered by their names as messages are by their ids.
+if before ~= '' and call('HEXISTS', KEYS[3], before) + call('HEXISTS', KEYS[4], before) == 0 then return 2 end
 local marks = 8 + groups
 local blobs = window > 0 and marks + n or marks
 local places, expiries = ARGV[6], ARGV[7] ~= '' and cmsgpack.unpack(ARGV[7])
@@ -76,31 +80,41 @@ elseif window > 0 then
     noted[2 * i - 1] = ARGV[marks + i]
     noted[2 * i] = ends_at
   end
+  if name ~= '' then
+    noted[2 * n + 1] = name
+    noted[2 * n + 2] = ends_at
+  end
   call('HSET', remembered, unpack(noted))
 end
 if window > 0 then
   if generation == 0 then until0 = math.max(until0, now + window) else until1 = math.max(until1, now + window) end
 end
 
--- See _copies.lua for the three forms of a lane's entry. Commands may be refused by a key of another type.
-local plain, sorted, place, problem = format('%%d-%d', now), format('%%d-8%015d', now), 1, nil
+-- See _copies.lua for the three forms of a lane's entry; the ids of the first two are the same for all groups. Commands
+-- may be refused by a key of another type.
+local plain, sorted, place, problem, ids = format('%%d-%d', now), format('%%d-8%015d', now), 1, nil, {}
+for i = 1, n do ids[i] = format(expiries and expiries[i] > 0 and sorted or plain, pseq + i) end
 local holders = groups < 8 and string.char(0x90 + 2 * groups) or string.char(0xdc, 0, 2 * groups)
 for g = 1, groups do
   local group, b = held[g], 5 + (g - 1) * BLOCK
+  local stream = KEYS[b + 3]
   for i = 1, n do
-    if places ~= '' then place = string.byte(places, i) - 48 end
-    local stream, expiry, number, entry = KEYS[b + 2 + place], expiries and expiries[i] or 0, pseq + i, ARGV[blobs + i]
-    local reply
+    if places ~= '' then
+      place = string.byte(places, i) - 48
+      stream = KEYS[b + 2 + place]
+    end
+    local expiry, entry, reply = expiries and expiries[i] or 0, ARGV[blobs + i], nil
     if expiry == 0 then
-      reply = try('XADD', stream, format(plain, number), 'e', entry)
+      reply = try('XADD', stream, ids[i], 'e', entry)
     else
       local lane = string.byte(used, place) - 48
       if expiry >= group[LANE + lane] then
         if group[LANE + lane] == 0 then reply = try('ZADD', KEYS[b + 2], expiry, 'L' .. lane) end
         group[LANE + lane] = expiry
-        if type(reply) ~= 'table' then reply = try('XADD', stream, format(sorted, number), 'e', entry) end
+        if type(reply) ~= 'table' then reply = try('XADD', stream, ids[i], 'e', entry) end
       else
         turn = turn + 1
+        local number = pseq + i
         local id, blob = format('%d-9%015d', number, turn), string.sub(entry, unpack_limit(entry, 1, 0) + 1)
         reply = try('XADD', stream, id, 'e', pack(number, lane, now, expiry) .. '\0\0\0\0\144' .. blob)
         if type(reply) ~= 'table' then
@@ -134,7 +148,7 @@ if problem then
       if #found > 0 then call('XSETID', stream, format('%d-18446744073709551615', pseq)) end
     end
   end
-  if window > 0 then call('HDEL', remembered, unpack(ARGV, marks + 1, marks + n)) end
+  if window > 0 then call('HDEL', remembered, name, unpack(ARGV, marks + 1, marks + n)) end
   return problem
 end
 for g = 1, groups do

@@ -10,6 +10,7 @@ from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.link import Argument, packed_command
 from godwit.brokers.redis.scripts import script
 from godwit.core.envelope import Envelope
+from godwit.core.queues import LANE_OF_PRIORITY
 
 _DIGITS: Final = tuple("0123456789")
 _OWN_WORDS: Final = 5
@@ -17,6 +18,8 @@ _OWN_WORDS: Final = 5
 _EMPTY: Final = b"$0\r\n\r\n"
 STORED, STALE, EACH = 1, 0, 2
 """What the script answers: done, by old settings, or look at each."""
+Call = tuple[str, Sequence[str], Sequence[Argument]]
+"""A script, its keys and its arguments."""
 
 
 def is_plain(queue: Known, envelope: Envelope) -> bool:
@@ -28,8 +31,22 @@ def is_plain(queue: Known, envelope: Envelope) -> bool:
     )
 
 
-def encode_one(queue: Known, envelope: Envelope) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
-    """Return keys and arguments for one message."""
+def plain_call(queue: Known, chunk: Sequence[Envelope], before: str = "", name: str = "") -> Call | None:
+    """Return the fast way to store a chunk, when there is one.
+
+    `before` names a chunk without which this one is not stored, `name` this one; see `turns.py`.
+    """
+    if not queue.groups:
+        return None
+    if len(chunk) > 1:
+        encoded = encode_many(queue, chunk, before, name)
+    else:
+        encoded = encode_one(queue, chunk[0], before) if is_plain(queue, chunk[0]) else None
+    return None if encoded is None else ("arrive", *encoded)
+
+
+def encode_one(queue: Known, envelope: Envelope, before: str) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
+    """Return keys and arguments for one message; nothing can name it as the chunk before."""
     lane = lane_of(envelope.priority, queue.spec.lanes)
     expiry_ms = envelope.expiry_ms(queue.ttl_ms)
     marked = mark(envelope.id)
@@ -38,7 +55,7 @@ def encode_one(queue: Known, envelope: Envelope) -> tuple[tuple[str, ...], tuple
     digit = _DIGITS[lane]
     return queue.arrival_keys(digit), (
         queue.version,
-        packed((1, envelope.size, window, max_size, max_bytes, max_delayed))[1:],
+        packed((1, envelope.size, window, max_size, max_bytes, max_delayed, before, ""))[1:],
         digit,
         b"",
         packed((expiry_ms,)) if expiry_ms else b"",
@@ -51,8 +68,9 @@ def encode_one(queue: Known, envelope: Envelope) -> tuple[tuple[str, ...], tuple
 
 def packed_one(queue: Known, envelope: Envelope, now: str) -> bytes:
     """Return the whole command of `arrive_one.lua`; all but the message itself is the same every time."""
-    lane = lane_of(envelope.priority, queue.spec.lanes)
-    expiry_ms = envelope.expiry_ms(queue.ttl_ms)
+    ttl_ms = queue.ttl_ms
+    lane = LANE_OF_PRIORITY[envelope.priority] if queue.spec.lanes > 1 else 0
+    expiry_ms = envelope.expiry_ms(ttl_ms) if ttl_ms or envelope.expires_at_ms is not None else 0
     marked = mark(envelope.id)
     row = packed((_row(queue, envelope, marked, lane, expiry_ms),))
     if not queue.limits[3]:
@@ -83,7 +101,9 @@ def _opening(queue: Known, digit: str, now: str) -> bytes:
     return whole[: -_OWN_WORDS * len(_EMPTY)]
 
 
-def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...], tuple[Argument, ...]] | None:
+def encode_many(
+    queue: Known, chunk: Sequence[Envelope], before: str, name: str
+) -> tuple[tuple[str, ...], tuple[Argument, ...]] | None:
     """Return keys and arguments for a chunk, or None when `publish.lua` has to look at each message."""
     lanes_there, ttl_ms, ordered = queue.spec.lanes, queue.ttl_ms, queue.ordered
     max_size, max_bytes, max_delayed, window = queue.limits
@@ -94,12 +114,12 @@ def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...
     marks: list[str | bytes] = []
     blobs: list[bytes] = []
     total = 0
-    brief = not queue.keeps_body
+    brief, alike = not queue.keeps_body, lanes_there == 1
     for envelope in chunk:
         key, priority, size = envelope.ordering_key, envelope.priority, envelope.size
         if envelope.deliver_at_ms is not None or envelope.group is not None or (ordered and key is not None):
             return None  # as `is_plain` says, without its call
-        lane = lane_of(priority, lanes_there)
+        lane = 0 if alike else LANE_OF_PRIORITY[priority]
         place = used.get(lane)
         if place is None:
             place = used[lane] = _DIGITS[len(used) + 1]
@@ -122,7 +142,7 @@ def encode_many(queue: Known, chunk: Sequence[Envelope]) -> tuple[tuple[str, ...
     digits = "".join([_DIGITS[lane] for lane in used])
     return queue.arrival_keys(digits), (
         queue.version,
-        packed((len(chunk), total, window, max_size, max_bytes, max_delayed))[1:],
+        packed((len(chunk), total, window, max_size, max_bytes, max_delayed, before, name))[1:],
         digits,
         "".join(places) if len(used) > 1 else b"",
         packed(expiries) if any(expiries) else b"",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from godwit.brokers.redis.arrivals import Call
 from godwit.brokers.redis.encoding import (
     LONG_ROW,
     PLAIN_ROW,
@@ -71,3 +72,16 @@ def encode_chunk(
         *(row_middle(kind, priority, ordered_lane(lanes_there), key) for kind, priority, key in ordered_middles),
         *ids, *map(mark, ids), *map(blob, chunk), *ends,
     ]  # fmt: skip
+
+
+def careful_call(
+    queue: Known,
+    chunk: Sequence[Envelope],
+    mode: str = "",
+    tickets: Sequence[str] = (),
+    dead: frozenset[int] = frozenset(),
+    *,
+    follow: bool = False,
+) -> Call:
+    """Return the way to store a chunk that looks at each message."""
+    return "publish", queue.keys, [*encode_chunk(queue, chunk, mode, dead, follow=follow), *tickets]

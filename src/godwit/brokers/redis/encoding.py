@@ -157,6 +157,5 @@ def ack_row(copy: Copy, member: str, attempt: int, run_ms: int, result: bytes | 
     return _encode(row if result is None else (*row, result))
 
 
-def packed(value: Any) -> bytes:
-    """Return a value as MessagePack."""
-    return _encode(value)
+packed: Final = _encode
+"""Returns a value as MessagePack."""

@@ -40,6 +40,7 @@ class Pool:
         self._slow = slow
         """Called about every second while a reply takes longer than `SLOW_SECONDS`."""
         self.size = size
+        self._kept = max(1, size // 2)
         self._wait_seconds = wait_seconds
         self._reply_seconds = reply_seconds
         self._idle: list[Link] = []
@@ -58,6 +59,11 @@ class Pool:
     def idle_connections(self) -> int:
         """How many connections wait to be used."""
         return len(self._idle)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for a connection."""
+        return bool(self._waiters)
 
     @property
     def connected(self) -> bool:
@@ -150,7 +156,7 @@ class Pool:
                 self._busy.add(link)
                 waiter.set_result(link)
                 return
-        if len(self._idle) + 1 > max(1, self.size // 2):
+        if len(self._idle) >= self._kept:
             link.close()
         else:
             self._idle.append(link)
@@ -206,3 +212,40 @@ class Pool:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_exception(LinkLost("it was closed"))
+
+
+class Line:
+    """A connection for one caller who sends commands before those sent earlier are answered; they run in order."""
+
+    def __init__(self, pool: Pool, link: Link) -> None:
+        self._pool, self._link = pool, link
+        self._latest: asyncio.Future[list[Any]] | None = None
+
+    @property
+    def address(self) -> Address:
+        """The server at the other end."""
+        return self._link.address
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it should be given back: it is broken, or somebody else waits for a connection."""
+        return self._pool.wanted or not self._link.usable
+
+    def send(self, command: bytes) -> asyncio.Future[list[Any]]:
+        """Send one command that is written out; the future gives a list of its reply."""
+        self._latest = self._link.send_packed(command)
+        self._latest.add_done_callback(_seen)
+        return self._latest
+
+    def end(self) -> None:
+        """Give the connection back, as soon as everything is answered."""
+        if self._latest is None or self._link.quiet:
+            self._pool.release(self._link)
+        else:
+            self._pool.release_after(self._link, self._latest)
+
+
+def _seen(replies: asyncio.Future[list[Any]]) -> None:
+    """Look at what came instead of a reply: who sent it may wait for another one and never look."""
+    if not replies.cancelled():
+        replies.exception()

@@ -33,7 +33,9 @@ class PromptReply:
         if self._replies is None and self._error is None:
             self._asyncio_future_blocking = True
             yield self
-        return self.result()
+        if self._error is not None:
+            raise self._error
+        return self._replies  # type: ignore[return-value]  # it is done
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop it belongs to."""
@@ -90,6 +92,9 @@ class PromptReply:
 
 def resume_all(replies: list[PromptReply]) -> None:
     """Let all go on, one after the other; when the process is told to stop in between, the others go on later."""
+    if len(replies) == 1:
+        replies[0].resume()
+        return
     while replies:
         try:
             replies.pop(0).resume()

@@ -13,16 +13,17 @@ from godwit.brokers.arguments import check_replicas
 from godwit.brokers.chunks import addresses, publish_chunks
 from godwit.brokers.contract import Receipt
 from godwit.brokers.redis.address import Address
-from godwit.brokers.redis.arrivals import EACH, STORED, encode_many, encode_one, is_plain, packed_one
+from godwit.brokers.redis.arrivals import EACH, STORED, is_plain, packed_one, plain_call
 from godwit.brokers.redis.arrivals import STALE as OLD
 from godwit.brokers.redis.catalog import STALE, Catalog
-from godwit.brokers.redis.chunked import encode_chunk
+from godwit.brokers.redis.chunked import careful_call
 from godwit.brokers.redis.known import Known
-from godwit.brokers.redis.link import Argument, packed_command
+from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import REPLICAS_MS, Reach
 from godwit.brokers.redis.replies import LinkLost, Refused
-from godwit.brokers.redis.scripts import Script, script
+from godwit.brokers.redis.scripts import script
 from godwit.brokers.redis.spreading import Spread
+from godwit.brokers.redis.turns import Turns
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, NotReplicated, PartialPublish, QueueFull
 from godwit.core.names import MessageId
@@ -30,10 +31,6 @@ from godwit.core.names import MessageId
 ARRIVE_ONE: Final = script("arrive_one")
 ALL_STORED: Final = (b"ok",)
 """The answer to messages that are all new."""
-
-
-Call = tuple[str, Sequence[str], Sequence[Argument]]
-"""A script, its keys and its arguments."""
 
 
 class Publisher:
@@ -65,37 +62,26 @@ class Publisher:
         return await self._in_turn(chunks, replicas) if chunks else []
 
     async def _in_turn(self, chunks: list[Sequence[Envelope]], replicas: int | None) -> list[Receipt]:
-        """Store chunks one after the other; while the server works on one, the next is written out."""
+        """Store chunks one after the other; while the server works on one, the next is on its way to it."""
         receipts: list[Receipt] = []
-        ready = self._written_out(chunks[0], replicas)
-        for number, chunk in enumerate(chunks, 1):
-            replies = None if ready is None else self._reach.begin_packed(*ready)
-            given = answered(chunk, ALL_STORED)
-            ready = self._written_out(chunks[number], replicas) if number < len(chunks) else None
-            answer = None if replies is None else await said(replies)
-            try:
-                if answer != STORED:
-                    # Nothing was stored, or nobody knows: ids make sending it again safe.
-                    given = answered(chunk, answer) if is_ok(answer) else await self.accept(chunk, replicas=replicas)
-            except GodwitError as error:
-                if not receipts:
-                    raise
-                cause = error.__cause__ if isinstance(error, PartialPublish) else error
-                raise partial([receipt.id for receipt in receipts], error) from cause
-            receipts += given
+        with Turns(self._reach, self._catalog, chunks, replicas) as turns:
+            for chunk in chunks:
+                answer = await turns.answer()
+                try:
+                    if answer == STORED:
+                        given = answered(chunk, ALL_STORED)
+                    elif is_ok(answer):
+                        given = answered(chunk, answer)
+                    else:
+                        # Nothing was stored, or nobody knows: ids make sending it again safe.
+                        given = await self.accept(chunk, replicas=replicas)
+                except GodwitError as error:
+                    if not receipts:
+                        raise
+                    cause = error.__cause__ if isinstance(error, PartialPublish) else error
+                    raise partial([receipt.id for receipt in receipts], error) from cause
+                receipts += given
         return receipts
-
-    def _written_out(self, chunk: Sequence[Envelope], replicas: int | None) -> tuple[Script, str, bytes] | None:
-        """Return the whole command that stores a chunk, where one is all it takes and may be sent again."""
-        queue = self._catalog.known(chunk[0].queue)
-        if queue is None or queue.spec.partitions > 1 or not queue.limits[3]:
-            return None
-        if queue.spec.min_replicas if replicas is None else replicas:
-            return None
-        name, keys, arguments = plain_call(queue, chunk) or careful_call(queue, chunk)
-        what = script(name)
-        words = ("EVALSHA", what.sha, len(keys), *keys, self._reach.now(), queue.name, *arguments)
-        return what, keys[0], packed_command(words)
 
     def _chunks(self, envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
         """Split a publish; what goes to a queue of several partitions is split again when each part is known."""
@@ -225,15 +211,6 @@ class Publisher:
         return answer
 
 
-async def said(replies: asyncio.Future[list[Any]]) -> Any:
-    """Return a script's answer, or None when it was lost on the way."""
-    try:
-        (answer,) = await replies
-    except LinkLost:
-        return None
-    return answer
-
-
 def is_ok(answer: Any) -> TypeGuard[list[Any]]:
     """Say whether an answer is that of `publish.lua` when it has stored all that is new."""
     return isinstance(answer, list) and answer[0] == ALL_STORED[0]
@@ -257,30 +234,6 @@ def partial(accepted: Sequence[MessageId], error: GodwitError) -> PartialPublish
     if isinstance(error, PartialPublish):
         return PartialPublish((*accepted, *error.accepted), error.cause)
     return PartialPublish(tuple(accepted), str(error))
-
-
-def plain_call(queue: Known, chunk: Sequence[Envelope]) -> Call | None:
-    """Return the fast way to store a chunk, when there is one."""
-    if not queue.groups:
-        return None
-    if len(chunk) > 1:
-        encoded = encode_many(queue, chunk)
-    else:
-        encoded = encode_one(queue, chunk[0]) if is_plain(queue, chunk[0]) else None
-    return None if encoded is None else ("arrive", *encoded)
-
-
-def careful_call(
-    queue: Known,
-    chunk: Sequence[Envelope],
-    mode: str = "",
-    tickets: Sequence[str] = (),
-    dead: frozenset[int] = frozenset(),
-    *,
-    follow: bool = False,
-) -> Call:
-    """Return the way to store a chunk that looks at each message."""
-    return "publish", queue.keys, [*encode_chunk(queue, chunk, mode, dead, follow=follow), *tickets]
 
 
 def full_server(queue: Known) -> QueueFull:

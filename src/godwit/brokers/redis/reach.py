@@ -29,7 +29,7 @@ class Reach:
         self.now = now
         self.run_script = servers.run
         self.run_packed = servers.run_packed
-        self.begin_packed = servers.begin_packed
+        self.line = servers.line
         self.ask = servers.ask
         self.place_of = servers.topology.address_of
 

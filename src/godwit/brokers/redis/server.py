@@ -19,7 +19,7 @@ from godwit.brokers.redis.address import Address, Target
 from godwit.brokers.redis.calls import Call, Command
 from godwit.brokers.redis.link import Argument, Link
 from godwit.brokers.redis.looking import Lookout
-from godwit.brokers.redis.pool import CONNECT_SECONDS, Pool, Then
+from godwit.brokers.redis.pool import CONNECT_SECONDS, Line, Pool, Then
 from godwit.brokers.redis.replies import ELSEWHERE, PASSING, UNTOUCHED, LinkLost, Refused, unavailable
 from godwit.brokers.redis.routes import Routes
 from godwit.brokers.redis.scripts import Script, script
@@ -184,16 +184,11 @@ class Servers:
         pool.release_after(link, replies)
         return replies
 
-    def begin_packed(self, what: Script, key: str, command: bytes) -> asyncio.Future[list[Any]] | None:
-        """Send a script whose command is written out in this very turn, as `begin` does."""
+    def line(self, key: str) -> Line | None:
+        """Return a connection to whoever has a key for commands that follow one another, if one is at hand."""
         address = None if self.closed else self.topology.address_of(key)
         link = None if address is None else (pool := self._pool_at(address)).idle()
-        if link is None:
-            return None
-        reach(what.before)
-        replies = link.send_packed(command)
-        pool.release_after(link, replies)
-        return replies
+        return None if link is None else Line(pool, link)
 
     async def ask(self, *commands: Command) -> list[Any]:
         """Send plain commands, each with its key after its name; return their replies."""
