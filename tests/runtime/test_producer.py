@@ -29,7 +29,7 @@ from godwit.core.routing import Router
 from godwit.core.schemas import Schemas
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, RoutingRule
 from godwit.runtime.producer import QueueProducer
-from godwit.runtime.producer_stats import producers
+from godwit.runtime.producer_stats import TOGETHER, producers
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 ORDERS, MAILS = QueueName("orders"), QueueName("mails")
@@ -287,6 +287,17 @@ async def test_a_producer_says_what_it_did_and_how_fast(broker: MemoryBroker, cl
     assert producer.stats().per_second == 0
 
 
+async def test_messages_accepted_one_by_one_count_when_they_were(broker: MemoryBroker, clock: ManualClock) -> None:
+    producer = QueueProducer(broker, source="shop", clock=clock)
+    for _ in range(TOGETHER + 1):
+        await producer.enqueue(Message(queue=ORDERS))
+    clock.advance(timedelta(minutes=2))
+    await producer.enqueue_many([Message(queue=MAILS) for _ in range(3)])
+    stats = producer.stats()
+    assert (stats.accepted, stats.queues) == (TOGETHER + 4, {ORDERS: TOGETHER + 1, MAILS: 3})
+    assert stats.per_second == pytest.approx(3 / 60, rel=0.1)
+
+
 async def test_other_processes_see_a_producer_until_it_closes_or_falls_silent(
     broker: MemoryBroker, clock: ManualClock
 ) -> None:
@@ -353,3 +364,22 @@ async def test_publishing_the_same_message_again_is_accepted_once(broker: Memory
     producer = QueueProducer(broker)
     assert [await producer.enqueue(message) for _ in range(2)] == ["order-7", "order-7"]
     assert len(await received(broker)) == 1
+
+
+async def test_messages_of_a_call_are_prepared_as_each_would_be_alone(broker: MemoryBroker) -> None:
+    producer = QueueProducer(broker, source='a "shop"')
+    plain = [Message(queue=ORDERS, payload={"n": n}) for n in range(3)]
+    odd = [
+        Message(queue=ORDERS, priority=0),
+        Message(queue=ORDERS, kind=Kind.BULK),
+        Message(queue=ORDERS, ordering_key="k"),
+        Message(queue=ORDERS, attributes={"a": "b"}),
+        Message(queue=ORDERS, id=MessageId('"quoted"')),
+        Message(queue=ORDERS, type="other"),
+        Message(queue=MAILS),
+        Message(queue=ORDERS, expires_at=datetime.now(UTC) + timedelta(days=1)),
+    ]
+    messages = [plain[0], *(message for one in odd for message in (one, *plain))]
+    assert producer._prepared(messages) == [producer.prepare(message) for message in messages]
+    with pytest.raises(InvalidMessage, match="Message 2"):
+        producer._prepared([*plain[:2], Message(queue=ORDERS, payload={"n": object()})])

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.core.clock import ManualClock
 from godwit.core.failure import FailureKind
-from godwit.telemetry.metrics import QueueMetricsCollector
+from godwit.telemetry.metrics import TOGETHER, QueueMetricsCollector
 from godwit.telemetry.recent import Outcome, Recent
 from godwit.telemetry.window import BUCKETS, WINDOW, Window
 
@@ -58,6 +59,23 @@ def test_a_producer_has_a_rate_until_it_falls_silent() -> None:
     assert collector.producer_rates() == {}
     collector.produced("shop", 1)
     assert list(collector.producer_rates()) == ["shop"]
+
+
+def test_messages_published_alone_count_when_they_were_and_are_read_at_once() -> None:
+    clock = ManualClock()
+    collector = QueueMetricsCollector(clock=clock)
+    for _ in range(2 * TOGETHER + 3):
+        collector.published_one("orders", "created", "shop", 0.001)
+    found = 'queue_messages_enqueued_total{queue="orders",type="created"} %d'
+    assert found % (2 * TOGETHER + 3) in collector.render()
+    clock.advance(60 * SECOND)
+    collector.published_one("orders", "created", "shop", 0.001)
+    assert collector.producer_rates() == {"shop": pytest.approx((2 * TOGETHER + 4) / 60)}
+    collector.published_one("orders", "created", "shop", 0.001)
+    clock.advance(2 * WINDOW)
+    collector.produced("till", 1)  # what was only noted is not of now
+    assert list(collector.producer_rates()) == ["till"]
+    assert found % (2 * TOGETHER + 5) in collector.render()
 
 
 def test_a_clock_set_back_loses_nothing() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from godwit.core.clock import EPOCH
 from godwit.core.errors import InvalidMessage
-from godwit.core.message import MAX_PRIORITY, NO_METADATA, NO_ROUTING, Message, Scheduling
+from godwit.core.message import DEFAULT_PRIORITY, MAX_PRIORITY, NO_METADATA, NO_ROUTING, Kind, Message, Scheduling
 from godwit.core.names import (
     GroupName,
     MessageId,
@@ -20,6 +20,7 @@ from godwit.core.names import (
     check_type,
     group_name,
     is_name,
+    is_plain_id,
     is_type,
     queue_name,
 )
@@ -33,7 +34,7 @@ RESERVED_ATTRIBUTE_PREFIX: Final = "goog"  # covers googclient_ too
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _UNSCHEDULED: Final = (None, None, None)
-_encoder = msgspec.json.Encoder()
+_encode: Final = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Message)
 
 
@@ -68,20 +69,23 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         return _decoder.decode(self.body)
 
 
-def seal(message: Message, *, more: bytes = b"") -> Envelope:
+def seal(message: Message, ending: bytes = b"") -> Envelope:
     """Check a message against every limit and return it ready for a broker.
 
-    `more` are members of its JSON (`,"name":value`) for fields that it leaves out.
+    `ending` makes the whole JSON of its own but for the last brace and of its id, where that `is_plain_id`.
     """
-    check_message_id(message.id)
-    kind, queue, routing = message.type, message.queue, message.routing
+    # Every message passes here: what nearly all of them are is looked at in place, the rest by a function each.
+    name, kind, queue, priority = message.id, message.type, message.queue, message.priority
+    if not ending:
+        check_message_id(name)
     if type(kind) is not str or not is_type(kind):
         check_type(kind)
-    queue, group = (queue, None) if routing is NO_ROUTING else _addressed(message)
+    queue, group = (queue, None) if message.routing is NO_ROUTING else _addressed(message)
     if type(queue) is not str or not is_name(queue):
         _refuse_queue(queue)
-    priority = message.effective_priority
-    if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
+    if priority is None:
+        priority = DEFAULT_PRIORITY if message.kind is Kind.STANDARD else message.effective_priority
+    elif type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
         priority = _whole(priority)
     if message.attributes != {}:
         check_attributes(message.attributes)
@@ -89,19 +93,14 @@ def seal(message: Message, *, more: bytes = b"") -> Envelope:
         check_attributes(metadata.headers, what="header")
     if message.ordering_key is not None:
         check_ordering_key(message.ordering_key)
-    check_payload(message.payload)
-    body = _encode(message)
-    if more:
-        body = b"%b%b}" % (body[:-1], more)
-    size = len(body)
-    check_size(size)
+    body = written(message, ending)
     scheduling = message.scheduling
     deliver_at_ms, schedule_id, campaign = _UNSCHEDULED if scheduling is None else _scheduled(scheduling)
     return Envelope(
-        message.id,
+        name,
         queue,
         body,
-        size,
+        len(body),
         aware_ms("created_at", message.created_at),
         kind,
         priority,
@@ -112,6 +111,42 @@ def seal(message: Message, *, more: bytes = b"") -> Envelope:
         schedule_id,
         campaign,
         message.replay_of,
+    )
+
+
+def written(message: Message, ending: bytes) -> bytes:
+    """Return a message as JSON, ended as `seal` says, when its payload and size are within the limits."""
+    check_payload(message.payload)
+    try:
+        body = _encode(message)
+    except (TypeError, ValueError, OverflowError, UnicodeEncodeError) as error:
+        raise InvalidMessage("content", f"cannot be written as JSON ({error})", "Use plain JSON values.") from error
+    if ending:
+        body = ending % (body[:-1], message.id.encode())
+    if len(body) > MAX_MESSAGE_BYTES:
+        check_size(len(body))
+    return body
+
+
+def is_like(message: Message, other: Message) -> bool:
+    """Say whether a message differs from another one, which was sealed, in id, payload and times of creation only.
+
+    Both leave everything to its default that most messages do.
+    """
+    return (
+        message.queue == other.queue
+        and message.type == other.type
+        and message.kind is Kind.STANDARD
+        and message.metadata is NO_METADATA
+        and message.routing is NO_ROUTING
+        and message.priority is None
+        and message.scheduling is None
+        and message.expires_at is None
+        and message.ordering_key is None
+        and message.replay_of is None
+        and message.attributes == {}
+        and type(message.id) is str
+        and is_plain_id(message.id) is not None
     )
 
 
@@ -151,13 +186,6 @@ def seal_all(messages: Iterable[Message]) -> list[Envelope]:
         except InvalidMessage as error:
             raise error.at(index) from error
     return sealed
-
-
-def _encode(message: Message) -> bytes:
-    try:
-        return _encoder.encode(message)
-    except (TypeError, ValueError, OverflowError, UnicodeEncodeError) as error:
-        raise InvalidMessage("content", f"cannot be written as JSON ({error})", "Use plain JSON values.") from error
 
 
 def check_size(size: int) -> None:
@@ -207,8 +235,7 @@ def aware_ms(field: str, instant: datetime) -> int:
         raise InvalidMessage(
             field, f"is {instant!r}, without a time zone", "Use an aware datetime, such as datetime.now(UTC)."
         )
-    since = instant - EPOCH
-    # What `to_ms` does, without its call: every message has an instant.
+    since = instant - EPOCH  # what `to_ms` does, without its call: every message has an instant
     return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
 
 

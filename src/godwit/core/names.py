@@ -6,7 +6,7 @@ import os
 import re
 import time
 from functools import lru_cache
-from typing import NewType, TypeAlias
+from typing import Final, NewType, TypeAlias
 
 from godwit.core.errors import InvalidName
 
@@ -56,6 +56,10 @@ def check_message_id(name: str) -> None:
         or " " in name
     ):
         raise InvalidName("message id", name, _ID_ALLOWED)
+
+
+is_plain_id: Final = re.compile(r"[!#-\[\]-~]{1,255}").fullmatch
+"""Says whether a text is an id that JSON carries without escapes, as nearly all do."""
 
 
 @lru_cache(maxsize=1024)

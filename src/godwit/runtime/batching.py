@@ -45,7 +45,8 @@ class Batcher:
         finally:
             # Also when this caller was cancelled: those who gathered meanwhile are not its business to drop.
             self._busy = False
-            self._go_on()
+            if self._waiting:
+                self._go_on()
 
     async def flush(self) -> None:
         """Return when nothing that gathered is under way, even for callers that went away."""
@@ -53,9 +54,8 @@ class Batcher:
             await asyncio.wait({self._drain})
 
     def _go_on(self) -> None:
-        if self._waiting:
-            self._busy = True
-            self._drain = asyncio.create_task(self._empty(), name="godwit-publish")
+        self._busy = True
+        self._drain = asyncio.create_task(self._empty(), name="godwit-publish")
 
     async def _empty(self) -> None:
         batch: list[Waiting] = []

@@ -204,18 +204,18 @@ class QueueProducer:
 
     def _prepared(self, messages: Iterable[Message]) -> list[Envelope]:
         """Prepare a batch; one bad message refuses them all and the error names its place."""
-        prepare = self._preparation.prepare
+        known = messages if isinstance(messages, list | tuple) else list(messages)
         envelopes: list[Envelope] = []
-        for message in messages:
-            try:
-                envelopes.append(prepare(message))
-            except Exception as error:
-                self._publisher.failed(_named(message), error)
-                if isinstance(error, InvalidMessage):
-                    raise error.at(len(envelopes)) from error
-                if isinstance(error, GodwitError):
-                    error.add_note(f"It is message {len(envelopes)} of the batch; none of them was published.")
-                raise
+        try:
+            self._preparation.prepare_all(known, envelopes)
+        except Exception as error:
+            place = len(envelopes)
+            self._publisher.failed(_named(known[place]), error)
+            if isinstance(error, InvalidMessage):
+                raise error.at(place) from error
+            if isinstance(error, GodwitError):
+                error.add_note(f"It is message {place} of the batch; none of them was published.")
+            raise
         return envelopes
 
     async def _refuse_drained(self, envelopes: Sequence[Envelope]) -> None:

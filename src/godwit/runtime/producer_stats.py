@@ -6,7 +6,7 @@ Key of the shared values: `producer/<name>#<instance>`, written by the producer'
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, deque
 from datetime import timedelta
 from secrets import token_hex
 from typing import Final
@@ -21,6 +21,8 @@ from godwit.telemetry.window import Window
 PREFIX: Final = "producer/"
 SILENT_AFTER: Final = timedelta(seconds=30)
 RATE_OVER: Final = timedelta(minutes=1)
+TOGETHER: Final = 64
+"""Messages accepted alone that are noted before they are counted together; whoever reads counts them before."""
 
 
 class ProducerStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +55,29 @@ class ProducerCounts:
         self._window = Window(columns=1, clock=clock, since_ms=self._started_at_ms, length=RATE_OVER)
         self._queues: Counter[QueueName] = Counter()
         self._accepted = self._duplicates = self._failed = 0
+        self._clock = clock
+        self._alone: deque[tuple[QueueName, int]] = deque()
 
     def accepted(self, queue: QueueName, count: int) -> None:
         """Count fresh messages of one queue."""
+        self._count_alone()  # they came before
         self._accepted += count
         self._queues[queue] += count
         self._window.sums[self._window.row()] += count
+
+    def accepted_alone(self, queue: QueueName) -> None:
+        """Count one fresh message, later and with others: see `QueueMetricsCollector.published_one`."""
+        self._alone.append((queue, self._clock.now_ms()))
+        if len(self._alone) >= TOGETHER:
+            self._count_alone()
+
+    def _count_alone(self) -> None:
+        alone, window = self._alone, self._window
+        while alone:
+            queue, at_ms = alone.popleft()
+            self._accepted += 1
+            self._queues[queue] += 1
+            window.sums[window.row(at_ms)] += 1
 
     def repeated(self, count: int) -> None:
         """Count messages the broker had before."""
@@ -70,6 +89,7 @@ class ProducerCounts:
 
     def stats(self) -> ProducerStats:
         """Return the numbers as of now."""
+        self._count_alone()
         return ProducerStats(
             name=self.name,
             instance=self.instance,

@@ -29,6 +29,8 @@ PUBLISH_RETRY: Final = RetryPolicy(
 )
 
 _QUEUE: Final = attrgetter("queue")
+_TYPE: Final = attrgetter("type")
+_FRESH: Final = attrgetter("fresh")
 _QUEUE_AND_TYPE: Final = attrgetter("queue", "type")
 _LASTING: Final = (BrokerClosed, StorageCorrupt, StorageFull, StorageTooNew, StorageUnsupported)
 
@@ -131,11 +133,12 @@ class Publisher:
         if len(envelopes) == 1:
             self._count_one(envelopes[0], fresh=receipts is None or receipts[0].fresh, seconds=seconds)
             return
-        told = (
-            envelopes if receipts is None else [one for one, its in zip(envelopes, receipts, strict=True) if its.fresh]
-        )
-        fresh = Counter(map(_QUEUE_AND_TYPE, told))
-        accepted = fresh.total()
+        if receipts is None or all(map(_FRESH, receipts)):
+            told = envelopes
+        else:
+            told = [one for one, its in zip(envelopes, receipts, strict=True) if its.fresh]
+        accepted = len(told)
+        fresh = Counter(map(_QUEUE_AND_TYPE, told)) if _differ(told) else {_QUEUE_AND_TYPE(told[0]): accepted}
         if accepted < len(envelopes):
             self._counts.repeated(len(envelopes) - accepted)
         for (queue, _), count in fresh.items():
@@ -152,7 +155,7 @@ class Publisher:
     def _count_one(self, envelope: Envelope, *, fresh: bool, seconds: float) -> None:
         queue, metrics = envelope.queue, self._metrics
         if fresh:
-            self._counts.accepted(queue, 1)
+            self._counts.accepted_alone(queue)
         else:
             self._counts.repeated(1)
         if metrics is None:
@@ -167,6 +170,11 @@ class Publisher:
         self._counts.failed(count)
         if self._metrics is not None:
             self._metrics.publish_failed(queue, error, count)
+
+
+def _differ(envelopes: Sequence[Envelope]) -> bool:
+    """Say whether envelopes are not all of one queue and type, as those of a call nearly always are."""
+    return len({*map(_QUEUE, envelopes)}) != 1 or len({*map(_TYPE, envelopes)}) != 1
 
 
 def is_passing(error: Exception) -> bool:

@@ -89,10 +89,10 @@ class RecentTimes:
         window = self.queues.get(queue) or self._window(self.queues, queue, columns=5)
         window.sums[window.row() + _POISON] += count
 
-    def produced(self, producer: str, count: int) -> None:
-        """Add messages of a producer."""
+    def produced(self, producer: str, count: int, at_ms: int | None = None) -> None:
+        """Add messages of a producer, of now or of a moment ago."""
         window = self.producers.get(producer) or self._window(self.producers, producer, columns=1)
-        window.sums[window.row()] += count
+        window.sums[window.row(at_ms)] += count
 
     def of(self, queue: str | None) -> Recent:
         """Return the sums of one queue, or of all."""

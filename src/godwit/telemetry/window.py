@@ -36,9 +36,9 @@ class Window:
         self._newest = clock.now_ms() // self._bucket_ms
         self.sums = array("d", bytes(8 * columns * BUCKETS))
 
-    def row(self) -> int:
-        """Return where in `sums` the present bucket begins."""
-        bucket = self._clock.now_ms() // self._bucket_ms
+    def row(self, at_ms: int | None = None) -> int:
+        """Return where in `sums` the present bucket begins, or that of an instant after all that were added before."""
+        bucket = (self._clock.now_ms() if at_ms is None else at_ms) // self._bucket_ms
         if bucket > self._newest:  # a clock set back adds to the newest bucket
             self._forget_until(bucket)
         return self._newest % BUCKETS * self._columns
