@@ -103,7 +103,7 @@ REASONS: Final = {
         "One by one: the raw loop's synchronous client sends one XADD and sleeps in recv. An awaited enqueue "
         "prepares and counts its message and runs a script of six commands (counters, time, id, message, "
         "journal, counters), of which four write; with cold caches, as between two sleeps, the server needs "
-        "about 55 us for it and 20 for an XADD (decision 0091)."
+        "about 45 us for it and 7 for an XADD (decision 0091)."
     ),
     "latency p50 against raw": (
         "Latency: a message passes two scripts (store, lease), a marker that wakes and several turns of the "
