@@ -22,7 +22,7 @@ GUARDS = {
     "one group": 0.9,
     "four groups": 0.55,
     "one group, a ttl": 0.9,
-    "bulk through the manager": 0.7,
+    "bulk through the manager": 0.8,
     "one by one": 0.5,
     "50 at once": 4.0,
     "latency p50": 0.45,
