@@ -19,6 +19,7 @@ from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.envelope import seal
 from godwit.core.message import Message
 from godwit.core.names import MessageId, QueueName
+from godwit.filelock import FileLock
 from godwit.runtime.heartbeat import InstanceStatus, instances
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +56,7 @@ class Shop:
             process.wait(120)
 
     async def freeze(self, process: subprocess.Popen[bytes]) -> None:
-        """Stop a process between two transactions: within one, it would hold up everybody who writes the file."""
+        """Stop a process while it holds neither the file nor its lock: it would hold up everybody who writes."""
         while True:
             process.send_signal(signal.SIGSTOP)
             await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -64,12 +65,18 @@ class Shop:
             process.send_signal(signal.SIGCONT)
 
     def _can_be_written(self) -> bool:
-        with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=2, isolation_level=None)) as file:
+        path = self.url.removeprefix("sqlite:///")
+        with (
+            closing(FileLock(Path(f"{path}.lock"))) as lock,
+            closing(sqlite3.connect(path, timeout=2, isolation_level=None)) as file,
+        ):
+            if not lock.acquire_within(2):
+                return False
             try:
                 file.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
                 return False
-        return True
+            return True
 
     async def publish(self, *payloads: str, queue: QueueName = ORDERS, first: int = 0) -> None:
         """Publish messages o0, o1, ..."""

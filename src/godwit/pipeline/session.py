@@ -94,18 +94,29 @@ def spark_session(
 @contextmanager
 def connected(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[SparkSession]:
     """Have a session in a JVM that is there; the JVM stays."""
-    gateway = jvm.connect()
-    root = logging.getLogger()
-    root.addFilter(_says_more_than_interrupted)
+    with _without_py4j():
+        gateway = jvm.connect()
+        try:
+            yield _connect(conf, gateway, folder)
+        finally:
+            _end(jvm, gateway)
+
+
+@contextmanager
+def _without_py4j() -> Iterator[None]:
+    """Keep to ourselves what py4j logs: what matters of it is raised too, and a Ctrl-C is told by the command."""
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    level = own.level
+    own.setLevel(logging.CRITICAL)
+    root.addFilter(_is_no_interrupt)
     try:
-        yield _connect(conf, gateway, folder)
+        yield
     finally:
-        _end(jvm, gateway)
-        root.removeFilter(_says_more_than_interrupted)
+        root.removeFilter(_is_no_interrupt)
+        own.setLevel(level)
 
 
-def _says_more_than_interrupted(record: logging.LogRecord) -> bool:
-    """Drop what py4j logs about a Ctrl-C: it goes on to the command, which says so in a sentence."""
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
