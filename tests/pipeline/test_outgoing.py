@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from godwit.core.errors import RowsRefused
-from godwit.pipeline.outgoing import NAMESPACE, Outgoing, uuid5
+from godwit.pipeline.outgoing import Outgoing
+from godwit.pipeline.pattern import NAMESPACE, uuid5
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, 123_000, tzinfo=UTC)
 PAYLOADS = [

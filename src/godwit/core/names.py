@@ -58,6 +58,9 @@ def check_message_id(name: str) -> None:
         raise InvalidName("message id", name, _ID_ALLOWED)
 
 
+UUID_VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""The two bits of a UUID that say how to read it, in the hexadecimal digit that holds them."""
+
 is_plain_id: Final = re.compile(r"[!#-\[\]-~]{1,255}").fullmatch
 """Says whether a text is an id that JSON carries without escapes, as nearly all do."""
 
@@ -100,7 +103,7 @@ def _more_tails() -> str:
         one = many[start : start + 2 * _BYTES]
         if start % (2 * _BYTES * _FAMILY) == 0:
             family = one[:3]
-        _tails.append(f"{family}-{_VARIANT[one[3]]}{one[4:7]}-{one[7:19]}")
+        _tails.append(f"{family}-{UUID_VARIANT[one[3]]}{one[4:7]}-{one[7:19]}")
     return _tails.pop()
 
 
@@ -115,7 +118,6 @@ _AT_ONCE = 64
 _BYTES = 10
 _FAMILY = 32
 _UUID_LENGTH = 36
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _present = (-1, "")
 """The last millisecond in which an id was made, and how ids begin that are made in it."""
 _tails: list[str] = []

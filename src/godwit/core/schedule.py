@@ -17,11 +17,9 @@ from zlib import crc32
 import msgspec
 
 from godwit.core.clock import milliseconds
-from godwit.core.names import MessageId, QueueName
+from godwit.core.names import UUID_VARIANT, MessageId, QueueName
 
 IDS: Final = UUID("6f1d5a5e-0a0b-5d53-9c0b-6a2c3f6f7a10")
-_VARIANT: Final = {f"{digit:x}": f"{digit & 0x3 | 0x8:x}" for digit in range(16)}
-"""The two bits of a UUID that say how to read it, in the digit that holds them."""
 NEAR: Final = 2
 """The last characters of a key that do not decide where in an index it lies: of numbers, a hundred lie together."""
 
@@ -140,7 +138,7 @@ def campaign_ids(campaign: str) -> Callable[[str], str]:
         digest.update(key.encode())
         text = digest.hexdigest()
         near = crc32(key[:-NEAR].encode(), seed)
-        return f"{near:08x}-{text[8:12]}-8{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
+        return f"{near:08x}-{text[8:12]}-8{text[13:16]}-{UUID_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
 
     return known
 

@@ -18,13 +18,11 @@ from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import GodwitError, InvalidSetting, RowsRefused, listed
 from godwit.core.message import Message, Routing, Scheduling
 from godwit.core.names import QueueName
-from godwit.pipeline.pattern import NAMESPACE, Patterns, uuid5
+from godwit.pipeline.pattern import Patterns, uuid5
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-__all__ = ("COLUMNS", "NAMESPACE", "SAMPLES", "Outgoing", "check_schema", "uuid5")
 
 _PLAIN: Final = ({"key", "payload"}, {"key", "payload", "type"})
 _FIELDS: Final = frozenset({"type", "priority", "ordering_key", "replay_of", "expires_at", "attributes"})

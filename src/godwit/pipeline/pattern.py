@@ -13,7 +13,7 @@ from godwit.core.clock import to_ms
 from godwit.core.envelope import MAX_MESSAGE_BYTES, Envelope, check_payload, seal
 from godwit.core.errors import GodwitError
 from godwit.core.message import Message
-from godwit.core.names import QueueName
+from godwit.core.names import UUID_VARIANT, QueueName
 
 NAMESPACE: Final = uuid.UUID("6f64b0f7-6d0c-5f0e-9a55-60d317000001")
 _NAMESPACE: Final = NAMESPACE.bytes
@@ -73,7 +73,4 @@ def uuid5(name: str) -> str:
 
 def _text(digest: bytes) -> str:
     text = digest.hex()
-    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
-
-
-_VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{UUID_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
