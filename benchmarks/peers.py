@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +33,8 @@ LOCK: Final = ROOT / "benchmarks" / "peers.lock"
 SINGLE: Final = 500
 CONCURRENT: Final = 1_000
 TIMED: Final = 300
+SLICES: Final = 10
+SLICE_TIMED: Final = 60
 PATIENCE_SECONDS: Final = 60.0
 
 
@@ -100,7 +102,7 @@ REASONS: Final = {
         "one bad message refuses them all; the server waits meanwhile (decision 0091)."
     ),
     "one by one against raw": (
-        "One by one: the raw loop's synchronous client sends one XADD and sleeps in recv. An awaited enqueue "
+        "One by one: the raw loop's synchronous client sends one XADD. An awaited enqueue "
         "prepares and counts its message and runs a script of six commands (counters, time, id, message, "
         "journal, counters), of which four write; with cold caches, as between two sleeps, the server needs "
         "about 45 us for it and 7 for an XADD (decision 0091)."
@@ -189,10 +191,9 @@ def awaited(file: Path, process: subprocess.Popen[Any], log: Path) -> dict[str, 
     return found
 
 
-def measure(side: Side, server: RedisServer, folder: Path) -> dict[str, float]:
-    """Let one side do everything once; return rates in messages per second and latencies in ms."""
-    server.flush()
-    environment = {
+def environment_for(server: RedisServer, folder: Path) -> dict[str, str]:
+    """Return what a side's programs need to know."""
+    return {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "PEERS_URL": server.url,
@@ -201,6 +202,12 @@ def measure(side: Side, server: RedisServer, folder: Path) -> dict[str, float]:
         "PEERS_FOLDER": str(folder),
         "PEERS_TIMED": str(TIMED),
     }
+
+
+def measure(side: Side, server: RedisServer, folder: Path) -> dict[str, float]:
+    """Let one side do everything once; return rates in messages per second and latencies in ms."""
+    server.flush()
+    environment = environment_for(server, folder)
     producer = Producer(side, environment, folder / "producer.log")
     try:
         producer.order("single", 50)  # connections and scripts are there before anything is measured
@@ -236,6 +243,75 @@ def compare(server: RedisServer, repeats: int, sides: tuple[Side, ...] = SIDES) 
             shown = ", ".join(f"{name} {values[-1]:,.4g}" for name, values in found[side.name].items())
             print(f"  {number + 1}/{repeats} {side.name}: {shown}", file=sys.stderr, flush=True)
     return found
+
+
+def in_slices(server: RedisServer, repeats: int) -> Found:
+    """Measure single and concurrent enqueues and latencies of the raw loop and of Godwit, in `SLICES` turns a repeat.
+
+    A machine can be twice as fast from one second to the next; turns of a fraction of a second have the same of it.
+    """
+    found: Found = {side.name: {} for side in SIDES[:2]}
+    for number in range(repeats):
+        server.flush()
+        with tempfile.TemporaryDirectory(prefix="godwit-peers-") as name, ExitStack() as stack:
+            both = [Sliced(side, server, Path(name) / side.name, stack) for side in SIDES[:2]]
+            for _ in range(SLICES):
+                for one in both:
+                    one.enqueue()
+            for one in both:
+                one.start_worker(stack)
+            for _ in range(SLICES):
+                for one in both:
+                    one.send_timed()
+            for one in both:
+                for what, value in one.found().items():
+                    found[one.side.name].setdefault(what, []).append(value)
+                shown = ", ".join(f"{what} {values[-1]:,.4g}" for what, values in found[one.side.name].items())
+                print(f"  {number + 1}/{repeats} {one.side.name} in turns: {shown}", file=sys.stderr, flush=True)
+    return found
+
+
+class Sliced:
+    """One side that does its work in many short turns."""
+
+    def __init__(self, side: Side, server: RedisServer, folder: Path, stack: ExitStack) -> None:
+        folder.mkdir()
+        self.side, self._folder = side, folder
+        self._environment = environment_for(server, folder) | {"PEERS_TIMED": str(SLICES * SLICE_TIMED)}
+        self._producer = Producer(side, self._environment, folder / "producer.log")
+        stack.callback(self._producer.close)
+        self._producer.order("single", 50)  # connections and scripts are there before anything is measured
+        self._backlog = 50
+        self._seconds: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._worker: subprocess.Popen[Any] | None = None
+
+    def enqueue(self) -> None:
+        """Enqueue one by one, and by fifty callers at once where that is possible."""
+        for what, count in (("single", SINGLE), ("concurrent", CONCURRENT)):
+            seconds = self._producer.order(what, count)
+            if seconds is not None:
+                self._seconds[what] = self._seconds.get(what, 0.0) + seconds
+                self._counts[what] = self._counts.get(what, 0) + count
+                self._backlog += count
+
+    def start_worker(self, stack: ExitStack) -> None:
+        """Start the worker and wait until it has nothing left to do."""
+        environment, log = {**self._environment, "PEERS_BACKLOG": str(self._backlog)}, self._folder / "worker.log"
+        self._worker = stack.enter_context(working(self.side, environment, log))
+        awaited(self._folder / "drained", self._worker, log)
+
+    def send_timed(self) -> None:
+        """Send at a steady rate for a while."""
+        self._producer.order("timed", SLICE_TIMED)
+
+    def found(self) -> dict[str, float]:
+        """Return rates in messages per second and latencies in ms."""
+        assert self._worker is not None
+        noted = awaited(self._folder / "timed", self._worker, self._folder / "worker.log")["latencies"]
+        latencies = [each / 1e6 for each in noted]
+        rates = {what: count / self._seconds[what] for what, count in self._counts.items()}
+        return rates | {"p50": statistics.median(latencies), "p99": statistics.quantiles(latencies, n=100)[98]}
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from redis.asyncio import Redis
 
-from benchmarks.peers import SIDES, Found, compare, effective, reasons, share
+from benchmarks.peers import SIDES, SINGLE, SLICES, Found, compare, effective, in_slices, reasons, share
 from benchmarks.raw_redis import FIELD, RawStream
 from benchmarks.results import REPEATS, Report, Result, report
 from godwit.brokers.contract import Broker
@@ -147,6 +147,8 @@ def measured(repeats: int, count: int) -> tuple[dict[str, str], list[Result]]:
     with redis_server() as server:
         settings = effective(server)
         found = compare(server, repeats, SIDES[:2])
+        for name, rates in in_slices(server, repeats).items():
+            found[name] |= rates
         published = asyncio.run(bulk(server, count, repeats))
         return settings, judged(found, published, asyncio.run(single(server, 1_000, repeats)))
 
@@ -160,6 +162,7 @@ def run() -> Report:
         "Godwit": "dedup window 10 min, journal on without bodies, leases, limits and metrics on, concurrency 100",
         "raw": "redis-py with hiredis, pipelines of 100, XREADGROUP COUNT 100, XACK + XDEL (benchmarks/raw_redis.py)",
         "levels": "bulk publish at the broker with sealed messages, everything else through the manager and the worker",
+        "turns": f"one by one ({SINGLE}), 50 callers and latencies in {SLICES} turns a repeat, raw and Godwit by turns",
         "ttl": f"{TTL.days} days where a row says so; the manager's queue has its own",
     }
     return report("redis", settings, results, reasons(results))

@@ -17,6 +17,7 @@ from godwit.core.errors import BrokerClosed, BrokerUnavailable, PartialPublish, 
 from godwit.core.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
+from godwit.runtime.batching import FEW
 from godwit.runtime.producer import QueueProducer
 
 ORDERS, SMALL = QueueName("orders"), QueueName("small")
@@ -105,6 +106,66 @@ async def test_calls_that_come_while_a_publish_is_under_way_go_together(
     assert await outcomes(tasks) == ["ok"] * 50
     assert broker.sizes == [1, 49]
     assert [envelope.open().payload for envelope in broker.calls[1]] == list(range(1, 50))
+
+
+async def test_two_publishes_are_under_way_where_the_broker_works_beside_its_clients(broker: GatedBroker) -> None:
+    broker.publishes_at_once = 2
+    producer = QueueProducer(broker, source="test")
+    tasks = start(producer, *[ORDERS] * 50)
+    await settle()
+    assert broker.sizes == [1, 25]
+    broker.gate.set()
+    assert await outcomes(tasks) == ["ok"] * 50
+    assert sum(broker.sizes) == 50
+    assert await broker.depth(ORDERS) == 50
+
+
+async def test_few_messages_are_not_divided(broker: GatedBroker) -> None:
+    broker.publishes_at_once = 2
+    producer = QueueProducer(broker, source="test")
+    tasks = start(producer, *[ORDERS] * (1 + FEW))
+    await settle()
+    assert broker.sizes == [1, FEW]
+    broker.gate.set()
+    assert await outcomes(tasks) == ["ok"] * (1 + FEW)
+
+
+@pytest.mark.parametrize("keyed", [0, 7, 19])
+async def test_nothing_is_under_way_beside_a_message_with_an_ordering_key(broker: GatedBroker, keyed: int) -> None:
+    broker.publishes_at_once = 2
+    producer = QueueProducer(broker, source="test")
+    messages = [Message(queue=ORDERS, payload=index) for index in range(20)]
+    messages[keyed] = Message(queue=ORDERS, payload=keyed, ordering_key="customer")
+    tasks = [asyncio.create_task(producer.enqueue(message)) for message in messages]
+    await settle()
+    assert broker.sizes == [1]
+    broker.gate.set()
+    assert await outcomes(tasks) == ["ok"] * 20
+    assert [envelope.open().payload for call in broker.calls for envelope in call] == list(range(20))
+    broker.gate.clear()
+    tasks = start(producer, *[ORDERS] * 40)
+    await settle()
+    assert broker.sizes[-2:] == [1, 20]  # no key is about any more
+    broker.gate.set()
+    assert await outcomes(tasks) == ["ok"] * 40
+
+
+async def test_a_caller_that_goes_away_with_its_ordering_key_stops_nobody(broker: GatedBroker) -> None:
+    broker.publishes_at_once = 2
+    producer = QueueProducer(broker, source="test")
+    first = start(producer, ORDERS)
+    await settle()
+    keyed = asyncio.create_task(producer.enqueue(Message(queue=ORDERS, ordering_key="customer")))
+    await settle()
+    keyed.cancel()
+    broker.gate.set()
+    assert await outcomes([*first, keyed]) == ["ok", "CancelledError"]
+    broker.gate.clear()
+    tasks = start(producer, *[ORDERS] * 40)
+    await settle()
+    assert broker.sizes[-2:] == [1, 20]
+    broker.gate.set()
+    assert await outcomes(tasks) == ["ok"] * 40
 
 
 async def test_a_batch_is_at_most_a_chunk(broker: GatedBroker, producer: QueueProducer) -> None:

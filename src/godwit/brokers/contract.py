@@ -305,9 +305,11 @@ class Broker(Protocol):
     """Carries messages from producers to workers, at least once."""
 
     capabilities: frozenset[str]
+    """Numbers of the promises kept only in part; empty for memory, sqlite and redis."""
     care_is_shared: bool
     """Whether `maintain` of one process does it for all; else each process has leases that only it can look after."""
-    """Numbers of the promises kept only in part; empty for memory, sqlite and redis."""
+    publishes_at_once: int
+    """How many publishes of one producer are best under way: 2 where a server stores one while the next is prepared."""
 
     @property
     def dead_letters(self) -> DeadLetters:

@@ -75,7 +75,7 @@ class QueueProducer:
             sleep=sleep,
             random=random or Random(),
         )
-        self._batcher = Batcher(self._publisher.publish)
+        self._batcher = Batcher(self._publisher.publish, broker.publishes_at_once)
         self._entry = ProducerEntry(broker.shared, self._counts)
         self._drains = Drains(broker.shared)
         self._closed = False

@@ -57,6 +57,7 @@ class MemoryBroker:
 
     capabilities: frozenset[str] = frozenset()
     care_is_shared = True
+    publishes_at_once = 1
 
     def __init__(
         self,

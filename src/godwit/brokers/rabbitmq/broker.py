@@ -63,6 +63,7 @@ class RabbitMQBroker:
 
     capabilities = CAPABILITIES
     care_is_shared = False
+    publishes_at_once = 1
     kind = "rabbitmq"
 
     def __init__(

@@ -52,6 +52,7 @@ class RedisBroker:
 
     capabilities: frozenset[str] = frozenset()
     care_is_shared = True
+    publishes_at_once = 2
 
     def __init__(
         self,

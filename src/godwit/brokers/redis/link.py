@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import hiredis
 
 from godwit.brokers.redis.address import Address, Role
+from godwit.brokers.redis.awake import POSSIBLE, read_awake
 from godwit.brokers.redis.prompt import PromptReply, resume_all
 from godwit.brokers.redis.replies import LinkLost, Refused
 from godwit.brokers.redis.topology import misplaced
@@ -54,6 +55,9 @@ class Link(asyncio.BufferedProtocol):
         self._reader = hiredis.Reader()
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
+        self._views = [self._view]
+        self._fd: int | None = None
+        """Where to read without the event loop; None where that is not possible."""
         self._waiting: deque[tuple[asyncio.Future[Any] | PromptReply, int, list[Any]]] = deque()
         self._answered: list[PromptReply] = []
         """Whose waiters go on when all that was read is understood."""
@@ -70,6 +74,8 @@ class Link(asyncio.BufferedProtocol):
         """Take the transport."""
         Link.opened += 1
         self._transport = transport  # type: ignore[assignment]
+        if POSSIBLE and transport.get_extra_info("sslcontext") is None:
+            self._fd = transport.get_extra_info("socket").fileno()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Say where to put what is read: always the same place, which costs less than a new one each time."""
@@ -138,6 +144,15 @@ class Link(asyncio.BufferedProtocol):
         reply = PromptReply(self._loop)
         self._write(commands, count, reply)
         return reply
+
+    def read_awake(self) -> bool:
+        """Stay awake for a moment until something comes; say whether it did. Right after `ask`, in the same turn."""
+        if self._fd is None or self._lost is not None:
+            return False
+        count = read_awake(self._fd, self._views)
+        if count:
+            self.buffer_updated(count)
+        return count > 0
 
     def _write(self, commands: bytes, count: int, future: asyncio.Future[list[Any]] | PromptReply) -> None:
         if self._lost is not None or self._transport is None:

@@ -66,6 +66,11 @@ class Pool:
         return bool(self._waiters)
 
     @property
+    def calm(self) -> bool:
+        """Whether at most one call is under way."""
+        return len(self._busy) == 1 and not self._waiters
+
+    @property
     def connected(self) -> bool:
         """Whether a connection is there, as far as is known: then the server is the one it was."""
         return any(link.usable for link in self._idle) or any(link.usable for link in self._busy)

@@ -16,6 +16,7 @@ from weakref import WeakSet
 import hiredis
 
 from godwit.brokers.redis.address import Address, Target
+from godwit.brokers.redis.awake import Awake
 from godwit.brokers.redis.calls import Call, Command
 from godwit.brokers.redis.link import Argument, Link
 from godwit.brokers.redis.looking import Lookout
@@ -56,6 +57,7 @@ class Servers:
         self._routes = Routes(self.topology, self._pool_at)
         self._lookout = Lookout(self.topology, self._drop_others)
         self._blocking: WeakSet[Link] = WeakSet()
+        self._awake = Awake()
         self.closed = False
 
     @property
@@ -137,8 +139,11 @@ class Servers:
         if link is None:
             return None
         reach(what.before)
+        replies = link.ask(command)
+        if self._awake.worthwhile() and pool.calm:
+            self._awake.came(in_time=link.read_awake())
         try:
-            (reply,) = await link.ask(command)
+            (reply,) = await replies
         except asyncio.CancelledError:
             link.idle_again = pool.release
             raise

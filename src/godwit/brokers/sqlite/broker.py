@@ -47,6 +47,7 @@ class SqliteBroker:
 
     capabilities: frozenset[str] = frozenset()
     care_is_shared = True
+    publishes_at_once = 1
 
     def __init__(
         self,
