@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from benchmarks.effective_postgres import postgres_settings
-from benchmarks.results import FOLDER, Report, Result, interleaved, report
+from benchmarks.ready_made import FORMAT, ReadyMade, made
+from benchmarks.results import FOLDER, Report, Result, interleaved, ratios, report
 from godwit.brokers.urls import connect
 from godwit.core.envelope import seal_all
 from godwit.core.journal import decode_chunk
@@ -40,6 +41,8 @@ from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 ZONES: Final = (
@@ -80,7 +83,7 @@ def run() -> Report:
         "rows": f"{ROWS:,} of ten minutes in SQLite, {REDIS_ROWS:,} in Redis, {SINK_ROWS:,} through the sink",
         "users": f"{USERS:,} to Parquet, {STORED_USERS:,} to PostgreSQL, half of them within the week that is planned",
         "postgres": place.durability or _before().get("postgres"),
-        "spark": f"{MASTER}, all columns, rowsPerPartition 50,000",
+        "spark": f"{MASTER}, all columns, a task for up to 262,144 rows",
         "bare loop": "two processes that are running, journal.read and decode_chunk, rows thrown away",
     }
     return report("spark", settings, _with_the_others(results), [WHY_SLOWER])
@@ -165,6 +168,27 @@ def bare(url: str, part: Range) -> None:
 
 def _sources(spark: SparkSession, name: str, url: str) -> list[Result]:
     whole = _whole(url)
+
+    def source() -> float:
+        began = time.perf_counter()
+        spark.read.format("godwit").option("url", url).load().write.format("noop").mode("overwrite").save()
+        return whole.rows / (time.perf_counter() - began)
+
+    with _loop(url, whole) as loop:
+        for _ in range(WARM_UP):
+            source()
+        found = interleaved({"source": source, "loop": loop}, REPEATS)
+    against = ratios(found["source"], found["loop"])
+    return [
+        Result(name=f"bare loop, {name}", unit="rows/s", repeats=found["loop"]),
+        Result(name=f"source to noop, {name}", unit="rows/s", repeats=found["source"]),
+        Result(name=f"source against the bare loop, {name}", unit="ratio", repeats=against, goal=0.7, floor=0.5),
+    ]
+
+
+@contextmanager
+def _loop(url: str, whole: Range) -> Iterator[Callable[[], float]]:
+    """Give the bare loop, in two processes that have run it once."""
     halves = list(split(whole, -(-whole.rows // 2)))
 
     def loop() -> float:
@@ -174,33 +198,43 @@ def _sources(spark: SparkSession, name: str, url: str) -> list[Result]:
                 one.result(LOOP_SECONDS)
         return LOOPS * whole.rows / (time.perf_counter() - began)
 
-    def source() -> float:
-        began = time.perf_counter()
-        spark.read.format("godwit").option("url", url).load().write.format("noop").mode("overwrite").save()
-        return whole.rows / (time.perf_counter() - began)
-
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("forkserver")) as pool:
         loop()
+        yield loop
+
+
+def _ready_made(place: Place, name: str, url: str) -> list[Result]:
+    """Measure batches that are ready beside the bare loop: no source in Python can give more."""
+    spark, whole = place.spark, _whole(url)
+    files = made(url, whole, place.folder)
+    spark.dataSource.register(ReadyMade)
+
+    def ready() -> float:
+        began = time.perf_counter()
+        spark.read.format(FORMAT).option("files", files).load().write.format("noop").mode("overwrite").save()
+        return whole.rows / (time.perf_counter() - began)
+
+    with _loop(url, whole) as loop:
         for _ in range(WARM_UP):
-            source()
-        found = interleaved({"source": source, "loop": loop}, REPEATS)
-    ratios = [one / other for one, other in zip(found["source"], found["loop"], strict=True)]
+            ready()
+        found = interleaved({"ready": ready, "loop": loop}, REPEATS)
+    against = ratios(found["ready"], found["loop"])
     return [
-        Result(name=f"bare loop, {name}", unit="rows/s", repeats=found["loop"]),
-        Result(name=f"source to noop, {name}", unit="rows/s", repeats=found["source"]),
-        Result(name=f"source against the bare loop, {name}", unit="ratio", repeats=ratios, goal=0.7, floor=0.5),
+        Result(name=f"ready-made batches through Spark, {name}", unit="rows/s", repeats=found["ready"]),
+        Result(name=f"ready-made batches against the bare loop, {name}", unit="ratio", repeats=against),
     ]
 
 
 def _from_sqlite(place: Place) -> list[Result]:
-    """Measure chunks of 100, and chunks of one row each beside them."""
-    hundreds = _sources(place.spark, "SQLite, chunks of 100", place.hundred)
+    """Measure chunks of 100, and chunks of one row each beside them; then what no source could exceed."""
+    name = "SQLite, chunks of 100"
+    hundreds = _sources(place.spark, name, place.hundred)
     loop, source, _ = _sources(place.spark, "SQLite, chunks of 1", _written(place.folder / "single.db", 1))
     ratio = Result(
         name="source, chunks of 1 against chunks of 100", unit="ratio", repeats=[source.median / hundreds[1].median],
         goal=0.4, floor=0.4,
     )  # fmt: skip
-    return [*hundreds, loop, source, ratio]
+    return [*hundreds, loop, source, ratio, *_ready_made(place, name, place.hundred)]
 
 
 def _from_redis(place: Place) -> list[Result]:

@@ -34,6 +34,7 @@ KILLING: Final = {
     "GODWIT_SPARK_ROWS": str(BASE),
     "GODWIT_SPARK_SINK_ROWS": "500000",
     "GODWIT_SPARK_KILLS": "10",
+    "GODWIT_SPARK_WHOLE": "whole",
     "GODWIT_SPARK_TIMEOUT": str(SECONDS),
 }
 
@@ -52,7 +53,7 @@ def killed(rows: int, random_kills: int) -> Report:
     """Return what a run of the kills that ended well has shown; the tests compare every row with an oracle."""
     settings = {
         "test": "tests/pipeline/test_exactly_once.py; SQLite journal, PostgreSQL store, lake, local[2]",
-        "named kills": "a driver at each of the five points of a batch, at one of them with its JVM and workers",
+        "named kills": "a driver with its JVM and workers at each of the five points of a batch",
         "besides": "checkpoint deleted, older checkpoint restored, store killed and restarted, a second driver",
     }
     results = [

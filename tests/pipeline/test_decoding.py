@@ -24,7 +24,7 @@ def decoded(chunks: list[bytes], after: int = 0, until: int = 1 << 40, schema: p
     decoder = Decoder(schema, SHARD, batch_rows=3)
     found = []
     for chunk in chunks:
-        decoder.add(chunk, after, until)
+        decoder.add([chunk], after, until)
         found += list(decoder.full())
     return pa.Table.from_batches([*found, *decoder.rest()], schema).sort_by("seq")
 

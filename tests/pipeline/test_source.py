@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.journal import Event, Position, decode_chunk, rows_of
+from godwit.pipeline.offsets import Range, for_tasks, split
 from godwit.pipeline.schema import columns
 from tests.pipeline.making import WrittenJournal, row, traffic, url_of
 
@@ -107,3 +108,14 @@ def test_bad_options_are_refused_before_anything_is_read(
     with pytest.raises((AnalysisException, PythonException)) as refused:
         journal(spark, file, **options).count()
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores", "tasks"),
+    [(1, 2, 1), (50_000, 8, 1), (50_001, 8, 2), (1_000_001, 2, 4), (1_100_000, 2, 6), (1_000_000, 16, 16), (0, 2, 0)],
+)
+def test_tasks_are_large_and_leave_no_core_without_one(rows: int, cores: int, tasks: int) -> None:
+    found = for_tasks([Range("a#0", "e", 7, 7 + rows)] if rows else [], None, cores=cores)
+    assert len(found) == tasks
+    assert sum(part.rows for part in found) == rows
+    assert for_tasks([Range("a#0", "e", 7, 17)], 4) == list(split(Range("a#0", "e", 7, 17), 4))

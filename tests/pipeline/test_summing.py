@@ -101,7 +101,7 @@ def chunk(event: Event, rows: list[list[object]]) -> bytes:
 
 def test_rows_of_an_older_version_have_no_duration() -> None:
     sums = Sums("orders#0")
-    assert sums.add(chunk(Event.ACKED, [["m", 1], ["m", 2]]), 0, 9) == 2
+    assert sums.add([chunk(Event.ACKED, [["m", 1], ["m", 2]])], 0, 9) == 2
     (batch,) = sums.rest()
     assert batch.to_pylist()[0] | {"n": 2, "processed": 2, "metric": None, "bucket": None} == batch.to_pylist()[0]
     assert list(sums.rest()) == []
@@ -109,14 +109,14 @@ def test_rows_of_an_older_version_have_no_duration() -> None:
 
 def test_a_duration_that_is_no_number_is_damage() -> None:
     sums = Sums("orders#0")
-    sums.add(chunk(Event.ACKED, [["m", 1, "d", 1, 0, 0, "long"]]), 0, 9)
+    sums.add([chunk(Event.ACKED, [["m", 1, "d", 1, 0, 0, "long"]])], 0, 9)
     with pytest.raises(JournalDamaged, match="orders#0"):
         list(sums.rest())
 
 
 def test_buckets_have_the_bounds_that_everybody_computes() -> None:
     sums, values = Sums("orders#0"), [*range(3_000), *(10**power for power in range(4, 13))]
-    sums.add(chunk(Event.ACKED, [["m", 1, "d", 1, 0, 0, value] for value in values]), 0, 10**6)
+    sums.add([chunk(Event.ACKED, [["m", 1, "d", 1, 0, 0, value] for value in values])], 0, 10**6)
     (batch,) = sums.rest()
     told = {row["bucket"]: row["n"] for row in batch.to_pylist()}
     wanted = [-1 if value < 1 else math.ceil(math.log(value) / math.log(1.02)) for value in values]

@@ -6,9 +6,10 @@ behind it. A shard that an offset does not name has not been read at all: it beg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +19,8 @@ from godwit.core.errors import JournalLost, QueueNotFound
 from godwit.core.journal import Position, decode_chunk
 from godwit.pipeline.options import COMMITTED, EARLIEST, LATEST, Offsets, ReadOptions
 
+MOST_ROWS: Final = 1 << 18
+LEAST_ROWS: Final = 50_000
 Places = dict[str, Position]
 """Positions by shard."""
 
@@ -105,6 +108,25 @@ def ranges(start: Places, end: Places, shards: Mapping[str, ShardEnds]) -> Itera
         found = Range(shard, until.epoch, max(after, ends.first_seq - 1), min(until.seq, ends.last_seq))
         if found.rows > 0:
             yield found
+
+
+def for_tasks(found: Iterable[Range], rows: int | None, *, cores: int | None = None) -> list[Range]:
+    """Return ranges for tasks: of at most so many rows, or of as many as let all cores work with few tasks."""
+    wholes = list(found)
+    most = rows or rows_per_task(sum(whole.rows for whole in wholes), cores or len(os.sched_getaffinity(0)))
+    return [part for whole in wholes for part in split(whole, most)]
+
+
+def rows_per_task(rows: int, cores: int) -> int:
+    """Return how many of so many rows a task should read.
+
+    A task of Spark costs as much as reading 10,000 rows before it has read one, so tasks are large; but no core should
+    be without one, and none should wait long for the last of the others.
+    """
+    tasks = max(-(-rows // MOST_ROWS), min(cores, -(-rows // LEAST_ROWS)), 1)
+    if tasks > cores:
+        tasks = -(-tasks // cores) * cores
+    return max(-(-rows // tasks), 1)
 
 
 def split(whole: Range, rows: int) -> Iterator[Range]:

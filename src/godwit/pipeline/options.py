@@ -35,7 +35,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     starting: Offsets = EARLIEST
     ending: Offsets = LATEST
     max_rows: int | None = None
-    rows_per_partition: int = 50_000
+    rows_per_partition: int | None = None
     fail_on_data_loss: bool = True
     reader: str | None = None
     partials: bool = False
@@ -69,7 +69,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         starting=_offsets("startingOffsets", said.get("startingoffsets", EARLIEST)),
         ending=_offsets("endingOffsets", said.get("endingoffsets", LATEST)),
         max_rows=_whole("maxRowsPerTrigger", said["maxrowspertrigger"]) if "maxrowspertrigger" in said else None,
-        rows_per_partition=_whole("rowsPerPartition", said.get("rowsperpartition", "50000")),
+        rows_per_partition=_whole("rowsPerPartition", said["rowsperpartition"]) if "rowsperpartition" in said else None,
         fail_on_data_loss=_boolean("failOnDataLoss", said.get("failondataloss", "true")),
         reader=said.get("reader") or None,
         partials=_boolean("partials", said.get("partials", "false")),

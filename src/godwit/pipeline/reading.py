@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
@@ -13,7 +13,6 @@ from godwit.brokers.urls import connect
 from godwit.core.errors import JournalLost
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
-from godwit.pipeline.decoding import BATCH_ROWS
 from godwit.pipeline.offsets import Range
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = get_logger(__name__)
-READ_ROWS: Final = BATCH_ROWS
+READ_ROWS: Final = 10_000
 
 
 class OpenBroker:
@@ -68,8 +67,8 @@ class OpenBroker:
 class Turner(Protocol):
     """Turns chunks of one shard into Arrow."""
 
-    def add(self, chunk: bytes, after: int, until: int) -> int:
-        """Take the rows of a chunk beyond `after` and up to `until`; return the seq of the chunk's last row."""
+    def add(self, chunks: Sequence[bytes], after: int, until: int) -> int:
+        """Take the rows of chunks beyond `after` and up to `until`; return the seq of the last chunk's last row."""
         ...
 
     def full(self) -> Iterator[pa.RecordBatch]:
@@ -97,8 +96,7 @@ def batches(url: str, wanted: Range, turner: Turner, *, fail_on_data_loss: bool)
                     continue
                 if not chunks:
                     raise JournalLost(wanted.shard, f"rows {after + 1:,} to {wanted.until:,}", "fewer")
-                for chunk in chunks:
-                    after = max(after, turner.add(chunk, after, wanted.until))
+                after = max(after, turner.add(chunks, after, wanted.until))
                 yield from turner.full()
         yield from turner.rest()
     finally:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from godwit.core.errors import InvalidSetting
 from godwit.pipeline.decoding import Decoder
-from godwit.pipeline.offsets import Range, chosen_shards, missing, ranges, resolve, split
+from godwit.pipeline.offsets import Range, chosen_shards, for_tasks, missing, ranges, resolve
 from godwit.pipeline.options import ReadOptions, read_options
 from godwit.pipeline.reading import OpenBroker, batches
 from godwit.pipeline.schema import arrow_schema, check_columns, journal_schema, partials_schema
@@ -51,7 +51,7 @@ class JournalReader(DataSourceReader):
             lost = missing(shard, start.get(shard), shards[shard]) if shard in shards else None
             if lost is not None and options.fail_on_data_loss:
                 raise lost
-        found = [part for whole in ranges(start, end, shards) for part in split(whole, options.rows_per_partition)]
+        found = for_tasks(ranges(start, end, shards), options.rows_per_partition)
         # Spark takes an empty list as one partition without a value.
         return [Part(part) for part in found] or [Part(Range("", "", 0, 0))]
 

@@ -14,11 +14,11 @@ from godwit.pipeline.offsets import (
     Places,
     Range,
     chosen_shards,
+    for_tasks,
     from_offset,
     missing,
     ranges,
     resolve,
-    split,
     to_offset,
 )
 from godwit.pipeline.options import ReadOptions
@@ -83,8 +83,7 @@ class JournalStream(SupportsTriggerAvailableNow):
         with OpenBroker(self._options.url) as opened:
             shards = opened.ask(self._shards)
         begin = self._checked(from_offset(start), shards, until=from_offset(end))
-        rows = self._options.rows_per_partition
-        return [part for whole in ranges(begin, from_offset(end), shards) for part in split(whole, rows)]
+        return for_tasks(ranges(begin, from_offset(end), shards), self._options.rows_per_partition)
 
     async def _shards(self, journal: Journal) -> Mapping[str, ShardEnds]:
         return await chosen_shards(journal, self._options)

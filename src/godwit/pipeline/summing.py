@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event
-from godwit.pipeline.decoding import opened
+from godwit.pipeline.rowwise import opened
 from godwit.pipeline.schema import arrow_schema, partials_schema
 from godwit.pipeline.transforms.analytics import ARRIVALS, COUNTED, DURATIONS, GAMMA, MINUTE_MS, NOTHING
 
@@ -34,8 +34,13 @@ class Sums:
         self._shard = shard
         self._sums: dict[tuple[Any, ...], _Sum] = {}
 
-    def add(self, chunk: bytes, after: int, until: int) -> int:
-        """Add the rows of a chunk beyond `after` and up to `until`; return the seq of the chunk's last row."""
+    def add(self, chunks: Sequence[bytes], after: int, until: int) -> int:
+        """Add the rows of chunks beyond `after` and up to `until`; return the seq of the last chunk's last row."""
+        for chunk in chunks:
+            after = max(after, self._add(chunk, after, until))
+        return after
+
+    def _add(self, chunk: bytes, after: int, until: int) -> int:
         found, first, rows = opened(chunk, self._shard, after, until)
         if rows:
             key = (found.epoch, found.queue, found.at // MINUTE_MS, found.group, found.event)

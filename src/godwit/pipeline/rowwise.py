@@ -1,0 +1,212 @@
+"""From chunks of a journal to Arrow, by way of rows: for whatever cannot be cut out of the bytes (`columnwise`).
+
+Rows of one event share a layout, so they are gathered by event and turned over as a whole: one `zip` and one Arrow
+array per column and thousands of rows, instead of one dictionary per row. The fields of a chunk's header are repeated
+by Arrow, not by Python. Batches therefore hold one event each; rows of a table have no order anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from godwit.core.errors import JournalDamaged
+from godwit.core.journal import LAYOUTS, Event
+
+_KEPT_ROWS: Final = 65_536
+_INTEGER: Final = pa.int64()
+_MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
+_NO_LAYOUT: Final[tuple[str, ...]] = ()
+
+
+class _Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The beginning of a chunk as it is stored."""
+
+    version: int
+    epoch: str
+    first_seq: int
+    at: int
+    event: str
+    queue: str
+    group: str | None
+    worker: str | None
+    depth: int | None
+
+
+class StoredChunk(_Header, frozen=True, array_like=True, gc=False):
+    """A chunk as it is stored; rows are tuples, which cost less than lists."""
+
+    rows: list[tuple[Any, ...]]
+
+
+class _Unread(_Header, frozen=True, array_like=True, gc=False):
+    """A chunk whose rows are only counted."""
+
+    rows: list[msgspec.Raw]
+
+
+_decode = msgspec.msgpack.Decoder(StoredChunk).decode
+_count = msgspec.msgpack.Decoder(_Unread).decode
+
+
+def last_seq(chunk: bytes, shard: str, after: int) -> int:
+    """Return the seq of a chunk's last row."""
+    try:
+        found = _count(chunk)
+    except msgspec.DecodeError as error:
+        raise JournalDamaged(shard, after, str(error)) from error
+    return found.first_seq + len(found.rows) - 1
+
+
+def opened(chunk: bytes, shard: str, after: int, until: int) -> tuple[StoredChunk, int, list[tuple[Any, ...]]]:
+    """Return a chunk with the seq of its first row beyond `after`, and its rows from there up to `until`."""
+    try:
+        found = _decode(chunk)
+    except msgspec.DecodeError as error:
+        raise JournalDamaged(shard, after, str(error)) from error
+    rows, first = found.rows, found.first_seq
+    if first <= after or first + len(rows) - 1 > until:
+        rows = rows[max(0, after + 1 - first) : max(0, until + 1 - first)]
+        first = max(first, after + 1)
+    return found, first, rows
+
+
+class Rowwise:
+    """Decodes chunks of one shard row by row, into batches of a schema's columns."""
+
+    def __init__(self, schema: pa.Schema, shard: str) -> None:
+        self._schema, self._shard = schema, shard
+
+    def batches(self, chunks: Sequence[bytes], after: int, until: int) -> Iterator[pa.RecordBatch]:
+        """Give the rows of chunks beyond `after` and up to `until`."""
+        gathered: dict[tuple[str, int], _Rows] = {}
+        for chunk in chunks:
+            found, first, rows = opened(chunk, self._shard, after, until)
+            if rows:
+                key = (found.event, len(rows[0]))
+                if key not in gathered:
+                    gathered[key] = _Rows(found.event)
+                gathered[key].rows += rows
+                gathered[key].headers.append(
+                    (found.epoch, first, len(rows), found.at, found.queue, found.group, found.worker, found.depth)
+                )
+        for like in gathered.values():
+            yield self._batch(like)
+
+    def _batch(self, gathered: _Rows) -> pa.RecordBatch:
+        try:
+            arrays = gathered.arrays(self._schema, self._shard)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise JournalDamaged(self._shard, gathered.headers[0][1] - 1, str(error)) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Rows:
+    """Rows of one event, with the headers of the chunks they came in."""
+
+    __slots__ = ("event", "headers", "rows")
+
+    def __init__(self, event: str) -> None:
+        self.event = event
+        self.rows: list[tuple[Any, ...]] = []
+        self.headers: list[tuple[Any, ...]] = []
+
+    def arrays(self, schema: pa.Schema, shard: str) -> list[pa.Array]:
+        """Return the columns of a schema; those that the event lacks are null."""
+        size = len(self.rows)
+        fields = dict(zip(layout_of(self.event), self._columns(), strict=False))
+        header = _Repeated(self.headers, size)
+        made = []
+        for field in schema:
+            if field.name in fields:
+                made.append(_array(fields[field.name], field.type))
+            elif field.name == "event":
+                made.append(repeated(self.event, field.type, size))
+            elif field.name == "shard":
+                made.append(repeated(shard, field.type, size))
+            elif (values := header.column(field.name, field.type)) is not None:
+                made.append(values)
+            else:
+                made.append(repeated(None, field.type, size))
+        return made
+
+    def _columns(self) -> Iterator[tuple[Any, ...]]:
+        try:
+            return iter(list(zip(*self.rows, strict=True)))
+        except ValueError:
+            return iter(list(zip_longest(*self.rows)))  # an odd row among its like
+
+
+class _Repeated:
+    """The headers of chunks as columns, each value repeated for every row of its chunk."""
+
+    _NAMES: Final = {"epoch": 0, "at": 3, "queue": 4, "group": 5, "worker": 6, "depth": 7}
+
+    def __init__(self, headers: list[tuple[Any, ...]], size: int) -> None:
+        self._size = size
+        self._columns = list(zip(*headers, strict=True))
+        self._counts = np.array(self._columns[2], dtype=np.int64)
+        self._places: pa.Array | None = None
+
+    def column(self, name: str, type_: pa.DataType) -> pa.Array | None:
+        """Return a column, or None when headers have none of that name."""
+        if name == "seq":
+            return self._seq()
+        place = self._NAMES.get(name)
+        if place is None:
+            return None
+        values = self._columns[place]
+        if values[-1] == values[0] and values.count(values[0]) == len(values):
+            return repeated(values[0], type_, self._size)
+        if self._places is None:
+            self._places = pa.array(np.repeat(np.arange(len(self._counts)), self._counts))
+        return _array(values, type_).take(self._places)
+
+    def _seq(self) -> pa.Array:
+        firsts = np.array(self._columns[1], dtype=np.int64)
+        begins = np.cumsum(self._counts) - self._counts
+        return pa.array(np.repeat(firsts - begins, self._counts) + np.arange(self._size))
+
+
+def layout_of(event: str) -> tuple[str, ...]:
+    """Return the fields of an event's rows; none are known of an event that is not."""
+    try:
+        return LAYOUTS[Event(event)]
+    except ValueError:
+        return _NO_LAYOUT  # written by a newer version: its header is still worth a row
+
+
+def _array(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    first = values[0]
+    if values[-1] == first and values.count(first) == len(values):
+        # Types, lanes, attempts, and whatever a queue does not use: one value for all, told ten times faster.
+        return repeated(first, type_, len(values))
+    return _array_of(values, type_)
+
+
+def repeated(value: Any, type_: pa.DataType, size: int) -> pa.Array:
+    """Return one value for so many rows: the beginning of a column that is kept, since fresh memory costs most."""
+    if isinstance(value, bytes) or size > _KEPT_ROWS:
+        return _column_of(value, type_, size)
+    return _kept(value, type_).slice(0, size)
+
+
+@lru_cache(maxsize=64)
+def _kept(value: Any, type_: pa.DataType) -> pa.Array:
+    return _column_of(value, type_, _KEPT_ROWS)
+
+
+def _column_of(value: Any, type_: pa.DataType, size: int) -> pa.Array:
+    return pa.nulls(size, type_) if value is None else pa.repeat(_array_of((value,), type_)[0], size)
+
+
+def _array_of(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(type_):
+        return pa.array(values, _INTEGER).cast(_MILLISECONDS).cast(type_)
+    return pa.array(values, type_)
