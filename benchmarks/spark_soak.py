@@ -13,11 +13,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
 from benchmarks.results import Report, Result, report, save
+from godwit.core.journal import Event
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.session import spark_session
@@ -26,9 +27,12 @@ from tests.pipeline.making import WrittenJournal, random_history
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    History = list[tuple[str, int, Event, str | None, int | None, list[list[Any]]]]
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 BASE: Final = 1_000_000
 PIECE: Final = 250_000
+HOURS: Final = 4.0
 SECONDS: Final = 3_600
 KILLING: Final = {
     "GODWIT_SPARK_ROWS": str(BASE),
@@ -75,10 +79,11 @@ def growth(rows: int, console: Console) -> Report:
     ):
         sizes = (PIECE, BASE, rows)
         rates = {}
+        history = list(random_history(["orders"], PIECE, seed=1, hours=HOURS))
         for size in sizes:
             place = Path(folder) / str(size)
             place.mkdir()
-            rates[size] = _followed(spark, place, size)
+            rates[size] = _followed(spark, place, size, history)
             console.print(f"{size:,} rows: {rates[size]:,.0f} rows/s")
     ratio = rates[rows] / rates[BASE]
     results = [Result(name=f"followed, {size:,} rows", unit="rows/s", repeats=[rates[size]]) for size in (BASE, rows)]
@@ -89,12 +94,15 @@ def growth(rows: int, console: Console) -> Report:
     return report("spark_soak", settings, results)
 
 
-def _followed(spark: SparkSession, place: Path, rows: int) -> float:
+def _followed(spark: SparkSession, place: Path, rows: int, history: History) -> float:
+    """Return the rows a second of a journal that repeats a history over and over, each time some hours later."""
     journal = WrittenJournal(place / "godwit.db")
     journal.declare("orders")
-    history = list(random_history(["orders"], PIECE, seed=1))
-    for _ in range(rows // PIECE):
-        journal.append(history)
+    for piece in range(rows // PIECE):
+        later = int(piece * HOURS * 3_600_000)
+        journal.append(
+            [(queue, at_ms + later, event, group, depth, chunk) for queue, at_ms, event, group, depth, chunk in history]
+        )
     settings = RunSettings(
         broker_url=journal.url, store_url=journal.url, lake=str(place / "lake"), parts=("archive", "analytics"),
         once=True,
