@@ -3,7 +3,7 @@
 Such a task lets its processor fall asleep after each command, and waking it again can take as long as the server's
 work. So the connection is asked for the reply again and again for a moment, before the event loop takes over. That is
 done only where it pays (the reply before came within that moment) and harms nobody: no other call is under way, the
-task is the one that called last, and the loop has its turn at least every millisecond.
+task is the one that called last, nobody else is ready to run, and the loop has its turn at least every millisecond.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import asyncio
 import os
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
+from weakref import ref
 
 MOMENT: Final = 200e-6
 """How long to stay awake for one reply: some times what a server on the same machine takes."""
@@ -29,8 +30,8 @@ class Awake:
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self._task = 0
-        """Who called last; a name only, so that nobody is kept."""
+        self._task: ref[asyncio.Task[Any]] | None = None
+        """Who called last."""
         self._turned = 0.0
         """When the event loop had its turn last, as far as is known."""
         self._pause = 1
@@ -39,8 +40,12 @@ class Awake:
 
     def worthwhile(self) -> bool:
         """Say whether the reply to what the running task sends now should be waited for awake."""
-        task, self._task = self._task, id(asyncio.current_task())
-        if task != self._task:
+        task = asyncio.current_task()
+        if task is None or self._task is None or self._task() is not task:
+            self._task, self._turned = None if task is None else ref(task), self._clock()
+            return False
+        # Who is ready is known to asyncio's own loop only; another one may have everybody ready.
+        if getattr(task.get_loop(), "_ready", True):
             self._turned = self._clock()
             return False
         if self._left:
