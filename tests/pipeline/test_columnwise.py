@@ -108,6 +108,26 @@ def test_text_that_is_none_is_left_to_the_decoder_which_names_it() -> None:
         batch_of([chunk.replace(b"mmmm", b"m\xff\xfem")], SCHEMA, SHARD, 0, WIDE)
 
 
+@pytest.mark.parametrize(("counts", "damaged"), [((2, 2), (1, 3)), ((2, 2), (3, 1)), ((2, 2), (1, 1)), ((2,), (3,))])
+def test_a_chunk_with_another_number_of_rows_than_it_says_is_left_to_the_decoder(
+    counts: tuple[int, ...], damaged: tuple[int, ...]
+) -> None:
+    chunks = [
+        encode_chunk("e", 1, 5, Event.DUPLICATE, "orders", None, None, None, [["m"]] * count).replace(
+            bytes([0x90 + count, 0x91]), bytes([0x90 + told, 0x91])
+        )
+        for count, told in zip(counts, damaged, strict=True)
+    ]
+    with pytest.raises(Unexpected):
+        batch_of(chunks, SCHEMA, SHARD, 0, WIDE)
+
+
+def test_a_chunk_that_says_to_have_four_billion_rows_is_left_to_the_decoder() -> None:
+    chunk = encode_chunk("e", 1, 5, Event.DUPLICATE, "orders", None, None, None, [["m"]])
+    with pytest.raises(Unexpected):
+        batch_of([chunk.replace(b"\x91\x91", b"\xdd\xff\xff\xff\xff\x91")], SCHEMA, SHARD, 0, WIDE)
+
+
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_a_chunk_that_was_cut_off_is_left_to_the_decoder(cut: int) -> None:
     chunk = encode_chunk("e", 1, 5, Event.CANCELLED, "orders", "g", "w", 1, [["m" * 40, 1]])

@@ -70,7 +70,7 @@ class _Headers:
             self.places[name] = place
             place = self._packed.behind(place)
         self.counts, self.inside = self._packed.lengths(self.places.pop("rows"))
-        if not self.counts.all():
+        if not self.counts.all() or (self.counts > sizes).any():
             raise Unexpected
         self.values, _ = self._packed.lengths(self.inside)
         """How many values the first row of a chunk has; the others prove to have as many."""
@@ -117,12 +117,16 @@ class _Rows:
         firsts = np.cumsum(counts) - counts
         self.seq = np.repeat(headers.numbers("first_seq")[order] - firsts, counts) + np.arange(self.count)
         self.fields: dict[str, list[_Piece]] = {}
-        ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
+        sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        ends = np.cumsum(sizes)
         edges = [0, *(np.flatnonzero(np.diff(kinds[order])) + 1).tolist(), len(order)]
         for first, last in pairwise(edges):
             begin, end = int(ends[first - 1]) if first else 0, int(ends[last - 1])
             place = order[first]
             found = self._packed.rows(begin, end, int(headers.values[place]), int(counts[first:last].sum()))
+            begun = found[0][firsts[first:last] - firsts[first]] - (found[0][0] - begin)
+            if not np.array_equal(begun, (ends - sizes)[first:last]):
+                raise Unexpected  # a chunk has more or fewer rows than it says
             layout = layout_of(events[int(place)].as_py())
             for name, piece in zip(layout, pairwise(found), strict=False):
                 self.fields.setdefault(name, []).append((int(firsts[first]), *piece))
