@@ -82,26 +82,25 @@ class Outgoing:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Check the rows of a batch and keep them."""
-        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        names = batch.schema.names
+        if set(names) in _PLAIN and self._queue in self._known and batch.num_rows:
+            if self._patterns is None:
+                self._patterns = Patterns(self._scope, QueueName(self._queue or ""), self._now)
+            types = batch.column("type") if "type" in names else None
+            sealed = self._patterns.sealed_all(batch.column("key"), batch.column("payload"), types)
+            if sealed is not None:
+                self.rows += len(sealed)
+                self._envelopes += sealed
+                return
+        columns = {name: batch.column(name).to_pylist() for name in names}
         # Most tables have few of the columns there are: the others are not looked for in every row.
         self._fields = tuple(name for name in columns if name in _FIELDS)
         self._scheduling = tuple(name for name in columns if name in _SCHEDULING)
-        if columns.keys() in _PLAIN and self._queue in self._known:
-            self._add_plain(columns)
-            return
+        alone = None if self._patterns is None else self._patterns.sealed
         for values in _rows_of(columns, batch.num_rows):
-            self._add_row(values)
-
-    def _add_plain(self, columns: Mapping[str, list[Any]]) -> None:
-        """Check and keep rows of a key, a payload and perhaps a type; whatever is odd about one goes the long way."""
-        if self._patterns is None:
-            self._patterns = Patterns(self._scope, QueueName(self._queue or ""), self._now)
-        found, keys, payloads = self._patterns.sealed, columns["key"], columns["payload"]
-        types = columns.get("type") or [None] * len(keys)
-        for number, (key, payload, kind) in enumerate(zip(keys, payloads, types, strict=True)):
-            envelope = found(key, payload, kind)
+            envelope = alone(values["key"], values["payload"], values.get("type")) if alone is not None else None
             if envelope is None:
-                self._add_row({name: values[number] for name, values in columns.items()})
+                self._add_row(values)
             else:
                 self.rows += 1
                 self._envelopes.append(envelope)

@@ -1,10 +1,14 @@
 """Which messages a batch has sent, kept in the broker until the next batch begins.
 
 The broker's own deduplication forgets after its window; a batch may be tried again after any outage. Before a block is
-sent its ids are written down as *unsure*, afterwards as *sent*. Whoever tries the batch again leaves out what was
-sent, and looks up in the journal which of the unsure ones arrived: nothing is guessed.
+sent its ids are written down, afterwards that it was sent; in between they are *unsure*. Whoever tries the batch again
+leaves out what was sent, and looks up in the journal which of the unsure ones arrived: nothing is guessed.
 
-    sink/<name>/<batch>/<block>   [state, ids, journal positions before the block was sent]
+    sink/<name>/<batch>/<block>        [ids, journal positions before the block was sent]
+    sink/<name>/<batch>/<block>/sent   (empty)
+
+A server reads these values whenever a task begins, and writes them to its log: ids that are UUIDs take 16 bytes each,
+and those of a block are written once.
 """
 
 from __future__ import annotations
@@ -28,15 +32,39 @@ log = get_logger(__name__)
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """Messages sent together: `sent` is False until the broker has confirmed them."""
+    """Messages sent together: ids that are all UUIDs one behind the other, others as they are."""
 
-    sent: bool
-    ids: list[str]
+    ids: bytes | list[str]
     before: dict[str, Position]
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Block).decode
+_DASHES: Final = (8, 13, 18, 23)
+_WIDTH: Final = 36
+_SENT: Final = "/sent"
+
+
+def packed_ids(ids: Sequence[str]) -> bytes | list[str]:
+    """Return ids as they are kept: 16 bytes for each when all of them are UUIDs as Python writes them."""
+    whole, count = "".join(ids), len(ids)
+    digits = whole.replace("-", "")
+    if set(map(len, ids)) != {_WIDTH} or any(whole[place::_WIDTH] != "-" * count for place in _DASHES):
+        return list(ids)
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        return list(ids)
+    return raw if raw.hex() == digits and len(digits) == count * (_WIDTH - len(_DASHES)) else list(ids)
+
+
+def unpacked_ids(kept: bytes | list[str]) -> list[str]:
+    """Return ids that were packed."""
+    if isinstance(kept, list):
+        return kept
+    from godwit.pipeline import uuids  # here, because whoever has no Spark may have no NumPy
+
+    return uuids.strings(uuids.texts(kept))
 
 
 def prefix_of(sink: str, batch: str = "") -> str:
@@ -52,30 +80,33 @@ class Sent:
 
     async def already(self) -> Collection[str]:
         """Return the ids that were sent, unsure ones looked up."""
-        blocks = [_decode(entry.value) for entry in (await self._broker.shared.scan(self._prefix)).values()]
-        sent = {id_ for block in blocks if block.sent for id_ in block.ids}
-        unsure = [block for block in blocks if not block.sent]
+        kept = await self._broker.shared.scan(self._prefix)
+        sent, unsure = set[str](), list[Block]()
+        for key, entry in kept.items():
+            if key.endswith(_SENT):
+                continue
+            block = _decode(entry.value)
+            if key + _SENT in kept:
+                sent.update(unpacked_ids(block.ids))
+            else:
+                unsure.append(block)
         return sent | await self._arrived(unsure) if unsure else sent
 
     async def begin(self, ids: Sequence[str]) -> str:
-        """Write a block down as unsure; return its key."""
+        """Write down the ids of a block, unsure from now on; return its key."""
         shards = await self._broker.journal.shards()
         before = {shard: Position(ends.epoch, ends.last_seq) for shard, ends in shards.items()}
         key = f"{self._prefix}{secrets.token_hex(8)}"
-        block = Block(sent=False, ids=list(ids), before=before)
-        await self._broker.shared.put(key, _encode(block), expected=None, ttl=KEPT_FOR)
+        await self._broker.shared.put(key, _encode(Block(packed_ids(ids), before)), expected=None, ttl=KEPT_FOR)
         return key
 
-    async def finish(self, key: str, ids: Sequence[str]) -> None:
-        """Write a block down as sent."""
-        entry = await self._broker.shared.get(key)
-        version = entry.version if entry is not None else None
-        block = Block(sent=True, ids=list(ids), before={})
-        await self._broker.shared.put(key, _encode(block), expected=version, ttl=KEPT_FOR)
+    async def finish(self, key: str) -> None:
+        """Write down that a block was sent."""
+        await self._broker.shared.put(key + _SENT, b"", expected=None, ttl=KEPT_FOR)
 
     async def _arrived(self, unsure: Sequence[Block]) -> set[str]:
         """Return which unsure ids the journal knows."""
-        wanted = {id_ for block in unsure for id_ in block.ids}
+        wanted = {id_ for block in unsure for id_ in unpacked_ids(block.ids)}
         found: set[str] = set()
         for shard in await self._broker.journal.shards():
             places = [block.before[shard] for block in unsure if shard in block.before]

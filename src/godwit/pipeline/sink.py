@@ -24,13 +24,13 @@ from godwit.core.names import queue_name
 from godwit.pipeline.options import absolute
 from godwit.pipeline.outgoing import Outgoing, check_schema
 from godwit.pipeline.sent import Sent, batch_name, forget_before
+from godwit.pipeline.workers import light_collections
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
 BLOCK: Final = 2_000
-AT_ONCE: Final = 500
 NAMES: Final = ("url", "queue", "runId", "sink")
 ASYNCHRONOUS: Final = "asyncProgressTrackingEnabled"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
@@ -116,6 +116,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def send(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, batch: str) -> Written:
     """Check all rows of a task, then send those that were not sent before."""
+    light_collections()
 
     async def work(broker: Broker) -> Written:
         known = {queue.name for queue in await broker.stats()}
@@ -134,13 +135,11 @@ def send(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, ba
 
 
 async def _send_block(broker: Broker, sent: Sent, block: Sequence[Envelope]) -> None:
-    ids = [one.id for one in block]
-    key = await sent.begin(ids)
+    key = await sent.begin([one.id for one in block])
     reach("sink.unsure")
-    # Several calls under way keep the connection busy; nothing here needs an order.
-    await asyncio.gather(*(broker.publish(block[at : at + AT_ONCE]) for at in range(0, len(block), AT_ONCE)))
+    await broker.publish(block)
     reach("sink.published")
-    await sent.finish(key, ids)
+    await sent.finish(key)
     reach("sink.sent")
 
 

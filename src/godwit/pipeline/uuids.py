@@ -1,0 +1,51 @@
+"""Hashes of thousands of rows as UUIDs in one text, without a Python object for any part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+WIDTH: Final = 36
+_HASH_BYTES: Final = 20
+_UUID_BYTES: Final = 16
+_PIECES: Final = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
+
+
+def uuid5_texts(digests: Sequence[bytes]) -> np.ndarray:
+    """Return what `uuid.uuid5` makes of SHA-1 digests as a matrix: a row of 36 characters for each."""
+    raw = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, _HASH_BYTES)[:, :_UUID_BYTES].copy()
+    raw[:, 6] = raw[:, 6] & 0x0F | 0x50
+    raw[:, 8] = raw[:, 8] & 0x3F | 0x80
+    return _texts(raw)
+
+
+def texts(raw: bytes) -> np.ndarray:
+    """Return UUIDs of 16 bytes each, one behind the other, as such a matrix."""
+    return _texts(np.frombuffer(raw, np.uint8).reshape(-1, _UUID_BYTES))
+
+
+def _texts(raw: np.ndarray) -> np.ndarray:
+    digits = np.frombuffer(raw.tobytes().hex().encode(), np.uint8).reshape(len(raw), 2 * _UUID_BYTES)
+    found = np.full((len(raw), WIDTH), ord("-"), np.uint8)
+    for dashes, (start, end) in enumerate(_PIECES):
+        found[:, start + dashes : end + dashes] = digits[:, start:end]
+    return found
+
+
+def between(before: bytes, matrix: np.ndarray, behind: bytes) -> list[bytes]:
+    """Return each text with the same bytes before and behind it."""
+    width = len(before) + matrix.shape[1] + len(behind)
+    whole = np.empty((len(matrix), width), np.uint8)
+    whole[:, : len(before)] = np.frombuffer(before, np.uint8)
+    whole[:, len(before) : width - len(behind)] = matrix
+    whole[:, width - len(behind) :] = np.frombuffer(behind, np.uint8)
+    text = whole.tobytes()
+    return [text[start : start + width] for start in range(0, len(text), width)]
+
+
+def strings(matrix: np.ndarray) -> list[str]:
+    """Return each text by itself."""
+    width, text = matrix.shape[1], matrix.tobytes().decode("ascii")
+    return [text[start : start + width] for start in range(0, len(text), width)]
