@@ -13,32 +13,31 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def campaign_id(campaign: str, key: Column) -> Column:
-    """Return the column of what `core.schedule.campaign_id` returns for every row's key."""
-    name = F.lit(f"campaign\0{campaign}\0")
-    near = F.crc32(F.concat(name, F.left(key, F.length(key) - NEAR)).cast("binary"))
-    begins = F.lpad(F.lower(F.hex(near)), 8, "0")
-    return _joined(begins, "8", _digits(IDS, F.concat(name, key)))
+def campaign_id(campaign: str, key: str) -> str:
+    """Return the SQL of what `core.schedule.campaign_id` returns for the key in a column.
+
+    As one text, because each function that is called for a column is a call of the JVM.
+    """
+    name = f"campaign\0{campaign}\0".encode()
+    near = f"crc32(concat(X'{name.hex()}', CAST(left({key}, length({key}) - {NEAR}) AS BINARY)))"
+    digits = f"sha1(concat(X'{(IDS.bytes + name).hex()}', CAST({key} AS BINARY)))"
+    variant = f"substr('{'89ab' * 4}', instr('0123456789abcdef', substr({digits}, 17, 1)), 1)"
+    # A ninth digit in front instead of zeros where there are none.
+    return (
+        f"concat(substr(lower(hex({near} + {1 << 32})), 2), '-', substr({digits}, 9, 4), '-8',"
+        f" substr({digits}, 14, 3), '-', {variant}, substr({digits}, 18, 3), '-', substr({digits}, 21, 12))"
+    )
 
 
 def uuid5(namespace: uuid.UUID, name: Column) -> Column:
     """Return the column of what `uuid.uuid5` returns for every row's name."""
-    digits = _digits(namespace, name)
-    return _joined(F.substring(digits, 1, 8), "5", digits)
-
-
-def _digits(namespace: uuid.UUID, name: Column) -> Column:
-    return F.sha1(F.concat(F.lit(namespace.bytes), name.cast("binary")))
-
-
-def _joined(begins: Column, version: str, digits: Column) -> Column:
-    """Return a UUID as text: how it begins, its version, and the rest of a hash."""
+    digits = F.sha1(F.concat(F.lit(namespace.bytes), name.cast("binary")))
     variant = F.translate(F.substring(digits, 17, 1), "0123456789abcdef", "89ab" * 4)
     return F.concat(
-        begins,
+        F.substring(digits, 1, 8),
         F.lit("-"),
         F.substring(digits, 9, 4),
-        F.lit(f"-{version}"),
+        F.lit("-5"),
         F.substring(digits, 14, 3),
         F.lit("-"),
         variant,

@@ -1,12 +1,13 @@
 """From users to the messages they get within a horizon; whole numbers of seconds all along, so no session zone matters.
 
 Both results come from one table of users: `planned` has a row per message, `rejected` a row per user that cannot be
-planned, with the reason.
+planned, with the reason. Expressions are SQL: a column put together from functions takes a call of the JVM for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -17,50 +18,49 @@ from godwit.pipeline.transforms.ids import campaign_id
 from godwit.pipeline.zones import clocks, zones
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 MAX_USER_CHARACTERS: Final = 200
 _DAY: Final = 86_400
+_NO_PAYLOAD: Final = "'{}'"
 
 
 def checked(users: DataFrame, campaign: Campaign) -> DataFrame:
     """Return users as a plan needs them (`user`, `zone`, `born`, `payload`), with the `reason` against each or null."""
-    payload = [F.col(column) for column in campaign.payload_columns]
-    shaped = users.select(
-        F.col(campaign.user_column).cast("string").alias("user"),
-        F.col(campaign.zone_column).cast("string").alias("zone"),
-        _day(users, campaign.date_column).alias("born"),
-        F.col(campaign.date_column).cast("string").alias("given"),
-        (F.to_json(F.struct(*payload)) if payload else F.lit("{}")).alias("payload"),
-    )
-    return shaped.withColumn("reason", _reason())
+    given = _quoted(campaign.date_column)
+    payload = ", ".join(map(_quoted, campaign.payload_columns))
+    return users.selectExpr(
+        f"CAST({_quoted(campaign.user_column)} AS STRING) AS user",
+        f"CAST({_quoted(campaign.zone_column)} AS STRING) AS zone",
+        f"{given if dict(users.dtypes)[campaign.date_column] == 'date' else _day(f'CAST({given} AS STRING)')} AS born",
+        f"CAST({given} AS STRING) AS given",
+        f"{f'to_json(struct({payload}))' if payload else _NO_PAYLOAD} AS payload",
+    ).selectExpr("*", f"{_reason()} AS reason")
 
 
-def _day(users: DataFrame, column: str) -> Column:
-    if dict(users.dtypes)[column] == "date":
-        return F.col(column)
-    text = F.col(column).cast("string")
+def _quoted(column: str) -> str:
+    return f"`{column.replace('`', '``')}`"
+
+
+def _day(text: str) -> str:
     # A cast reads a date five times as fast as a format does, and takes more than dates for one: spaces around them,
     # times behind them, days and months of one digit. None of those has these characters in these places.
-    shape = (F.length(text) == 10) & (F.substring(text, 5, 1) == "-") & (F.substring(text, 8, 1) == "-")  # noqa: PLR2004
-    return F.when(shape & F.substring(text, 10, 1).between("0", "9"), text.try_cast("date"))
-
-
-def _known_zone() -> Column:
-    # One text: a column for each of the names takes longer to make than thousands of users take to be looked up.
-    return F.expr(f"zone IN ({', '.join(repr(zone) for zone in zones())})")
-
-
-def _reason() -> Column:
-    length = F.length("user")
     return (
-        F.when(F.col("user").isNull() | (length == 0), "no user id")
-        .when(length > MAX_USER_CHARACTERS, f"a user id longer than {MAX_USER_CHARACTERS} characters")
-        .when(F.col("zone").isNull(), "no time zone")
-        .when(~_known_zone(), F.concat(F.lit("unknown time zone "), F.col("zone")))
-        .when(F.col("given").isNull(), "no date")
-        .when(F.col("born").isNull(), F.concat(F.lit("not a date: "), F.substring("given", 1, 40)))
+        f"CASE WHEN length({text}) = 10 AND substr({text}, 5, 1) = '-' AND substr({text}, 8, 1) = '-'"
+        f" AND substr({text}, 10, 1) >= '0' AND substr({text}, 10, 1) <= '9' THEN try_cast({text} AS DATE) END"
     )
+
+
+def _reason() -> str:
+    known = ", ".join(f"'{zone}'" for zone in zones())
+    return f"""CASE
+        WHEN user IS NULL OR length(user) = 0 THEN 'no user id'
+        WHEN length(user) > {MAX_USER_CHARACTERS} THEN 'a user id longer than {MAX_USER_CHARACTERS} characters'
+        WHEN zone IS NULL THEN 'no time zone'
+        WHEN zone NOT IN ({known}) THEN concat('unknown time zone ', zone)
+        WHEN given IS NULL THEN 'no date'
+        WHEN born IS NULL THEN concat('not a date: ', substr(given, 1, 40))
+    END"""
 
 
 def rejected(candidates: DataFrame) -> DataFrame:
@@ -73,36 +73,33 @@ def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> Data
 
     The id is that of the campaign's message with this key, as `core.schedule.campaign_id` makes it.
     """
-    due = (
-        candidates.where(_soon(campaign, horizon))
-        .where(F.col("reason").isNull())
-        .withColumn("birthday", F.month("born") * 100 + F.dayofmonth("born"))
-        .join(F.broadcast(_occurrences(candidates, campaign, horizon)), "birthday")
-    )
+    births = celebrations(horizon, campaign.leap)
     hands, offset = _clocks(candidates, horizon)
-    local = _shown(campaign)
-    instants = (
-        due.join(F.broadcast(hands), "zone")
-        .withColumn("shown", local)
-        .withColumn("instant", F.col("shown") - offset(F.col("shown")))
-    )
     start, end = int(horizon.start.timestamp()), int(horizon.end.timestamp())
-    within = instants.where((F.col("instant") >= start) & (F.col("instant") < end))
-    key = F.concat("user", F.lit("/"), F.col("occurrence").cast("string"))
-    return _once(within).select(
-        campaign_id(campaign.name, key).alias("message_id"),
-        key.alias("key"),
+    within = (
+        candidates.where(f"{_soon(births)} AND reason IS NULL")
+        .selectExpr("user", "zone", "payload", "month(born) * 100 + dayofmonth(born) AS birthday")
+        .join(F.broadcast(_occurrences(candidates, births)), "birthday")
+        .join(F.broadcast(hands), "zone")
+        .selectExpr("*", f"{_shown(campaign)} AS shown")
+        .selectExpr("user", "occurrence", f"shown - {offset} AS instant", "payload")
+        .where(f"instant >= {start} AND instant < {end}")
+    )
+    key = "concat(user, '/', CAST(occurrence AS STRING))"
+    return _once(within).selectExpr(
+        f"{campaign_id(campaign.name, key)} AS message_id",
+        f"{key} AS key",
         "user",
         "occurrence",
-        F.timestamp_seconds("instant").alias("deliver_at"),
+        "timestamp_seconds(instant) AS deliver_at",
         "payload",
     )
 
 
-def _soon(campaign: Campaign, horizon: Horizon) -> Column:
+def _soon(births: Iterable[tuple[int, date]]) -> str:
     """Say by its last characters whether a date is celebrated within the horizon: most users are done with that."""
-    births = {f"{birthday // 100:02}-{birthday % 100:02}" for birthday, _ in celebrations(horizon, campaign.leap)}
-    return F.substring("given", -5, 5).isin(sorted(births))
+    ends = sorted({f"'{birthday // 100:02}-{birthday % 100:02}'" for birthday, _ in births})
+    return f"substr(given, -5, 5) IN ({', '.join(ends)})"
 
 
 def _once(messages: DataFrame) -> DataFrame:
@@ -110,29 +107,28 @@ def _once(messages: DataFrame) -> DataFrame:
 
     By user first: Spark then sorts once to find who is there twice, before ids are made, and not twice behind it.
     """
-    wanted = messages.select("user", "occurrence", "instant", "payload")
-    return wanted.repartition("user").dropDuplicates(["user", "occurrence"])
+    return messages.repartition("user").dropDuplicates(["user", "occurrence"])
 
 
-def _occurrences(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> DataFrame:
-    births, days = zip(*celebrations(horizon, campaign.leap), strict=True)
-    return _table(candidates, {"birthday": pa.array(births, pa.int32()), "occurrence": pa.array(days, pa.date32())})
+def _occurrences(candidates: DataFrame, births: Iterable[tuple[int, date]]) -> DataFrame:
+    birthdays, days = zip(*births, strict=True)
+    return _table(candidates, {"birthday": pa.array(birthdays, pa.int32()), "occurrence": pa.array(days, pa.date32())})
 
 
-def _shown(campaign: Campaign) -> Column:
+def _shown(campaign: Campaign) -> str:
     """Return what the user's clock shows at delivery: the campaign's time, spread, and moved out of quiet hours."""
     window = int(campaign.window.total_seconds())
-    spread = F.pmod(F.xxhash64("user"), F.lit(window)) if window else F.lit(0)
-    midnight = F.unix_date("occurrence").cast("long") * _DAY
-    wanted = midnight + seconds_of(campaign.local_time) + spread
+    spread = f"pmod(xxhash64(user), {window})" if window else "0"
+    midnight = f"CAST(unix_date(occurrence) AS LONG) * {_DAY}"
+    wanted = f"({midnight} + {seconds_of(campaign.local_time)} + {spread})"
     if campaign.quiet_hours is None:
         return wanted
     start, length = seconds_of(campaign.quiet_hours.start), int(campaign.quiet_hours.length.total_seconds())
-    into = F.pmod(wanted - start, F.lit(_DAY))
-    return F.when(into < length, wanted - into + length + spread).otherwise(wanted)
+    into = f"pmod({wanted} - {start}, {_DAY})"
+    return f"CASE WHEN {into} < {length} THEN {wanted} - {into} + {length} + {spread} ELSE {wanted} END"
 
 
-def _clocks(candidates: DataFrame, horizon: Horizon) -> tuple[DataFrame, Any]:
+def _clocks(candidates: DataFrame, horizon: Horizon) -> tuple[DataFrame, str]:
     """Return the offsets of every zone as columns, and what picks the one for a clock time."""
     hands = clocks(horizon)
     changes = max(len(clock.untils) for clock in hands)
@@ -141,14 +137,8 @@ def _clocks(candidates: DataFrame, horizon: Horizon) -> tuple[DataFrame, Any]:
         columns[f"offset_{at}"] = [clock.offsets[at] if at < len(clock.offsets) else None for clock in hands]
     for at in range(changes):
         columns[f"until_{at}"] = [clock.untils[at] if at < len(clock.untils) else None for clock in hands]
-
-    def offset(shown: Column) -> Column:
-        found = F.col("offset_0")
-        for at in range(changes):
-            found = F.when(shown >= F.col(f"until_{at}"), F.col(f"offset_{at + 1}")).otherwise(found)
-        return found
-
-    return _table(candidates, columns), offset
+    later = "".join(f" WHEN shown >= until_{at} THEN offset_{at + 1}" for at in reversed(range(changes)))
+    return _table(candidates, columns), f"CASE{later} ELSE offset_0 END" if changes else "offset_0"
 
 
 def crowded(plan: DataFrame, campaign: Campaign) -> DataFrame:
