@@ -151,10 +151,12 @@ def members(group: int) -> list[int]:
 @contextlib.contextmanager
 def lasting_jvm(fault: str = "") -> Iterator[Jvm]:
     """Run a JVM that outlives the drivers which use it, one after the other; `fault` is for its Python workers."""
-    with tempfile.TemporaryDirectory() as root, run_folder(Path(root)) as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GODWIT_FAULT", fault)
+    with tempfile.TemporaryDirectory() as root, run_folder(Path(root)) as folder:
         conf = configuration("drivers", "local[2]", folder, {}, "error")
-        jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
+        # Set for the start only: a session of this process that is started later must not have the fault too.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GODWIT_FAULT", fault)
+            jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
             yield jvm
         finally:

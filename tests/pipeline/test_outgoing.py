@@ -9,9 +9,12 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from godwit.core.envelope import Envelope
 from godwit.core.errors import RowsRefused
+from godwit.core.names import QueueName
 from godwit.pipeline.outgoing import Outgoing
-from godwit.pipeline.pattern import NAMESPACE, uuid5
+from godwit.pipeline.pattern import NAMESPACE, Patterns, uuid5
+from godwit.pipeline.sent import packed_ids, unpacked_ids
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, 123_000, tzinfo=UTC)
 PAYLOADS = [
@@ -29,10 +32,11 @@ def outgoing(rows: list[dict[str, str | None]], *, short: bool) -> Outgoing:
     return found
 
 
-@pytest.mark.parametrize("types", [(), ("order.created", None, "mail")])
-def test_the_short_way_makes_the_same_messages(types: tuple[str | None, ...]) -> None:
+@pytest.mark.parametrize("types", [(), ("order.created", None, "mail"), ("mail",)])
+@pytest.mark.parametrize("payloads", [PAYLOADS, [one for one in PAYLOADS if one != "null"]])
+def test_the_short_way_makes_the_same_messages(types: tuple[str | None, ...], payloads: list[str]) -> None:
     rows = list[dict[str, str | None]]()
-    for number, payload in enumerate(PAYLOADS):
+    for number, payload in enumerate(payloads):
         rows.append({"key": f"kéy-{number}", "payload": payload})
         if types:
             rows[-1]["type"] = types[number % len(types)]
@@ -43,6 +47,34 @@ def test_the_short_way_makes_the_same_messages(types: tuple[str | None, ...]) ->
             envelope.id == str(uuid.uuid5(NAMESPACE, f"sink/batch|{row['key']}")) == uuid5(f"sink/batch|{row['key']}")
         )
         assert envelope.open().payload == json.loads(row["payload"] or "")
+
+
+def test_rows_of_which_none_is_odd_are_sealed_together_and_one_that_is_makes_all_be_looked_at_alone() -> None:
+    patterns = Patterns("sink/batch|", QueueName("orders"), NOW)
+    good = [payload for payload in PAYLOADS if payload != "null"]
+
+    def together(payloads: list[str | None], keys: list[str | None] | None = None) -> list[Envelope] | None:
+        names = [f"key-{number}" for number in range(len(payloads))] if keys is None else keys
+        return patterns.sealed_all(pa.array(names, pa.string()), pa.array(payloads, pa.string()), None)
+
+    assert together([*good]) == [patterns.sealed(f"key-{number}", one, None) for number, one in enumerate(good)]
+    # Deep, but not too deep; and halves of a value that together would be as many values as there are rows.
+    assert together(["[" * 64 + "]" * 64]) is not None
+    for odd in [*BAD, "null", "1 2", "1\n2", "[" * 65 + "]" * 65]:
+        assert together(["1", odd]) is None
+    assert together(["[1", ",2]", "1 2"]) is None
+    assert together(["1", "2"], ["a", None]) is None
+
+
+@pytest.mark.parametrize("ids", [
+    ["m-1", "m-2"], [str(NAMESPACE).upper()], [str(NAMESPACE), "0" * 36], ["6f64b0f7 6d0c-5f0e-9a55-60d3170000-1"],
+    ["-" * 36], ["é" * 36],
+])  # fmt: skip
+def test_ids_that_were_sent_are_kept_as_they_are_and_uuids_in_16_bytes(ids: list[str]) -> None:
+    assert packed_ids(ids) == unpacked_ids(packed_ids(ids)) == ids
+    known = [str(uuid.uuid5(NAMESPACE, name)) for name in ids]
+    assert len(packed_ids(known)) == 16 * len(ids)
+    assert unpacked_ids(packed_ids(known)) == known
 
 
 @pytest.mark.parametrize("payload", BAD)

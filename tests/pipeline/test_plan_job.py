@@ -130,8 +130,6 @@ def test_messages_made_of_columns_are_those_made_one_by_one(odd: str) -> None:
     users, chosen = [f"u{odd}", "plain"], ['{"name":"Zoë"}', "{}"]
     batch = pa.record_batch(
         {
-            "message_id": ["1", "2"],
-            "key": ["a", "b"],
             "user": users,
             "occurrence": pa.array([date(2026, 5, 2), date(999, 1, 1)], pa.date32()),
             "deliver_at": pa.array([datetime(2026, 5, 2, tzinfo=UTC)] * 2, pa.timestamp("us", "UTC")),
@@ -140,10 +138,14 @@ def test_messages_made_of_columns_are_those_made_one_by_one(odd: str) -> None:
     )
     campaign = Campaign(name="b", queue="q", type="t", date_column="born", local_time=time(9))
     for rows in (batch, batch.slice(1)):
-        bodies = messages(rows, template(campaign)).column("message").to_pylist()
+        made = messages(rows, campaign.name, template(campaign))
+        bodies = made.column("message").to_pylist()
         payloads = [msgspec.json.decode(body, type=Message).payload for body in bodies]
         wanted = zip(rows["user"].to_pylist(), rows["occurrence"].to_pylist(), rows["payload"].to_pylist(), strict=True)
         assert payloads == [
             {"user": user, "occurrence": day.isoformat(), **json.loads(more)} for user, day, more in wanted
         ]
         assert [msgspec.json.encode(msgspec.json.decode(body)) for body in bodies] == bodies
+        keys = [f"{row['user']}/{row['occurrence']}" for row in rows.to_pylist()]
+        assert made.column("key").to_pylist() == keys
+        assert made.column("id").to_pylist() == [str(campaign_id("b", key)) for key in keys]

@@ -24,6 +24,8 @@ from godwit.store.urls import connect
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PLANNED: Final = ("user", "occurrence", "deliver_at", "payload")
+"""What of a plan's table its messages are made from."""
 _PAYLOAD: Final = "payload goes here"
 _PLANNED: Final = "planned"
 _ESCAPED: Final = '["\\\\\\x00-\\x1f]'
@@ -40,21 +42,30 @@ def template(campaign: Campaign) -> tuple[str, str]:
     return before.decode(), behind.decode()
 
 
-def messages(batch: pa.RecordBatch, around: tuple[str, str]) -> pa.RecordBatch:
-    """Return the messages of a plan's rows, as stores take them."""
+def messages(batch: pa.RecordBatch, campaign: str, around: tuple[str, str]) -> pa.RecordBatch:
+    """Return the messages of a plan's rows (`PLANNED`), as stores take them.
+
+    Keys and ids are those a plan has in its table; making them here takes less than having them made and sent by Spark.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids, keys, users, days, due, chosen = batch.columns
+    from godwit.pipeline import uuids
+
+    users, occurrences, due, chosen = batch.columns
+    days = occurrences.cast(pa.string())
+    keys = pc.binary_join_element_wise(users, days, "/")
+    known = uuids.campaign_texts(campaign, keys.cast(pa.binary()).to_pylist())
+    ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(uuids.WIDTH), len(known), [None, pa.py_buffer(known)])
     bare = pc.equal(chosen, "{}")
     rest: pa.Array | str = "}"
     if not pc.all(bare).as_py():
         rest = pc.if_else(bare, "}", pc.binary_join_element_wise(",", pc.utf8_slice_codeunits(chosen, 1), ""))
     before, behind = around
-    pieces = (f'{before}{{"user":', _quoted(users), ',"occurrence":"', days.cast(pa.string()), '"', rest, behind)
+    pieces = (f'{before}{{"user":', _quoted(users), ',"occurrence":"', days, '"', rest, behind)
     return pa.record_batch(
         {
-            "id": ids,
+            "id": ids.cast(pa.binary()).cast(pa.string()),
             "key": keys,
             "deliver_at": due,
             "message": pc.binary_join_element_wise(*pieces, "").cast(pa.binary()),
@@ -80,7 +91,7 @@ class Adding:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Add all rows of the partition and say how many."""
-        yield _said(asyncio.run(self._add(messages(batch, self._around) for batch in batches)))
+        yield _said(asyncio.run(self._add(messages(batch, self._campaign, self._around) for batch in batches)))
 
     async def _add(self, parts: Iterable[pa.RecordBatch]) -> int:
         async with connect(self._url) as store:
@@ -90,12 +101,12 @@ class Adding:
 class Staging:
     """Stages one partition of a plan; runs in Spark's Python workers."""
 
-    def __init__(self, url: str, run_id: str, around: tuple[str, str]) -> None:
-        self._url, self._run_id, self._around = url, run_id, around
+    def __init__(self, url: str, run_id: str, campaign: str, around: tuple[str, str]) -> None:
+        self._url, self._run_id, self._campaign, self._around = url, run_id, campaign, around
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all rows of the partition and say how many."""
-        yield _said(asyncio.run(self._stage(messages(batch, self._around) for batch in batches)))
+        yield _said(asyncio.run(self._stage(messages(batch, self._campaign, self._around) for batch in batches)))
 
     async def _stage(self, parts: Iterable[pa.RecordBatch]) -> int:
         rows = (row for part in parts for row in zip(*(column.to_pylist() for column in part.columns), strict=True))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha1
 from typing import Final
+from zlib import crc32
 
 import numpy as np
+
+from godwit.core.schedule import IDS, NEAR
 
 WIDTH: Final = 36
 _HASH_BYTES: Final = 20
@@ -17,6 +21,19 @@ def uuid5_texts(digests: Sequence[bytes]) -> np.ndarray:
     """Return what `uuid.uuid5` makes of SHA-1 digests as a matrix: a row of 36 characters for each."""
     raw = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, _HASH_BYTES)[:, :_UUID_BYTES].copy()
     raw[:, 6] = raw[:, 6] & 0x0F | 0x50
+    raw[:, 8] = raw[:, 8] & 0x3F | 0x80
+    return _texts(raw)
+
+
+def campaign_texts(campaign: str, keys: Sequence[bytes]) -> np.ndarray:
+    """Return what `core.schedule.campaign_ids` makes of keys that end in ASCII as such a matrix."""
+    name = f"campaign\0{campaign}\0".encode()
+    begun, seed = IDS.bytes + name, crc32(name)
+    digests = [sha1(begun + key, usedforsecurity=False).digest() for key in keys]
+    raw = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, _HASH_BYTES)[:, :_UUID_BYTES].copy()
+    near = np.array([crc32(key[:-NEAR], seed) for key in keys], ">u4")
+    raw[:, :4] = near.view(np.uint8).reshape(-1, 4)
+    raw[:, 6] = raw[:, 6] & 0x0F | 0x80
     raw[:, 8] = raw[:, 8] & 0x3F | 0x80
     return _texts(raw)
 

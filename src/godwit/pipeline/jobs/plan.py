@@ -20,7 +20,7 @@ from godwit.core.errors import InvalidSetting, PlanTooDense, StagingLost, StoreR
 from godwit.core.names import QueueName
 from godwit.pipeline.campaigns import Campaign, Horizon
 from godwit.pipeline.failures import explained
-from godwit.pipeline.plan_writing import Adding, Staging, template
+from godwit.pipeline.plan_writing import PLANNED, Adding, Staging, template
 from godwit.pipeline.session import LOCAL, spark_session
 from godwit.pipeline.transforms.planning import checked, crowded, planned, rejected
 from godwit.store.pipelines import new_run_id
@@ -161,7 +161,7 @@ def _again(messages: DataFrame, settings: PlanSettings, clock: Clock) -> tuple[i
     campaign, horizon, url = settings.campaign, settings.horizon, settings.store_url or ""
     count = messages.count()
     run_id = new_run_id(clock.now_ms(), secrets.token_hex(6))
-    staged = _written(messages, Staging(url, run_id, template(campaign)))
+    staged = _written(messages, Staging(url, run_id, campaign.name, template(campaign)))
     whole = Plan(
         run_id=run_id,
         campaign=campaign.name,
@@ -177,8 +177,7 @@ def _again(messages: DataFrame, settings: PlanSettings, clock: Clock) -> tuple[i
 
 def _written(messages: DataFrame, write: Adding | Staging) -> int:
     """Let every task write its part; return how many messages they were."""
-    parts = messages.select("message_id", "key", "user", "occurrence", "deliver_at", "payload")
-    return sum(row["written"] for row in parts.mapInArrow(write, "written long").collect())
+    return sum(row["written"] for row in messages.select(*PLANNED).mapInArrow(write, "written long").collect())
 
 
 async def _apply_to(url: str, run_id: str, whole: Plan, clock: Clock) -> Applied:
