@@ -85,6 +85,7 @@ class TableWriter(DataSourceArrowWriter):
     """Sends the rows of a table."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        light_collections()  # Spark makes it in a worker
         check_schema(schema, options.queue)
         self._options = options
 
