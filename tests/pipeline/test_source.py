@@ -115,7 +115,7 @@ def test_bad_options_are_refused_before_anything_is_read(
     [(1, 2, 1), (50_000, 8, 1), (50_001, 8, 2), (1_000_001, 2, 4), (1_100_000, 2, 6), (1_000_000, 16, 16), (0, 2, 0)],
 )
 def test_tasks_are_large_and_leave_no_core_without_one(rows: int, cores: int, tasks: int) -> None:
-    found = for_tasks([Range("a#0", "e", 7, 7 + rows)] if rows else [], None, cores=cores)
+    found = for_tasks([Range("a#0", "e", 7, 7 + rows)] if rows else [], None, at_once=cores)
     assert len(found) == tasks
     assert sum(part.rows for part in found) == rows
     assert for_tasks([Range("a#0", "e", 7, 17)], 4) == list(split(Range("a#0", "e", 7, 17), 4))

@@ -6,7 +6,6 @@ behind it. A shard that an offset does not name has not been read at all: it beg
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -17,6 +16,7 @@ from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.clock import to_ms
 from godwit.core.errors import JournalLost, QueueNotFound
 from godwit.core.journal import Position, decode_chunk
+from godwit.pipeline.cores import cores
 from godwit.pipeline.options import COMMITTED, EARLIEST, LATEST, Offsets, ReadOptions
 
 MOST_ROWS: Final = 1 << 18
@@ -110,22 +110,22 @@ def ranges(start: Places, end: Places, shards: Mapping[str, ShardEnds]) -> Itera
             yield found
 
 
-def for_tasks(found: Iterable[Range], rows: int | None, *, cores: int | None = None) -> list[Range]:
+def for_tasks(found: Iterable[Range], rows: int | None, *, at_once: int | None = None) -> list[Range]:
     """Return ranges for tasks: of at most so many rows, or of as many as let all cores work with few tasks."""
     wholes = list(found)
-    most = rows or rows_per_task(sum(whole.rows for whole in wholes), cores or len(os.sched_getaffinity(0)))
+    most = rows or rows_per_task(sum(whole.rows for whole in wholes), at_once or cores())
     return [part for whole in wholes for part in split(whole, most)]
 
 
-def rows_per_task(rows: int, cores: int) -> int:
+def rows_per_task(rows: int, at_once: int) -> int:
     """Return how many of so many rows a task should read.
 
     A task of Spark costs as much as reading 10,000 rows before it has read one, so tasks are large; but no core should
     be without one, and none should wait long for the last of the others.
     """
-    tasks = max(-(-rows // MOST_ROWS), min(cores, -(-rows // LEAST_ROWS)), 1)
-    if tasks > cores:
-        tasks = -(-tasks // cores) * cores
+    tasks = max(-(-rows // MOST_ROWS), min(at_once, -(-rows // LEAST_ROWS)), 1)
+    if tasks > at_once:
+        tasks = -(-tasks // at_once) * at_once
     return max(-(-rows // tasks), 1)
 
 

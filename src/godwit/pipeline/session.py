@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from godwit.core.errors import ExtraRequired, JavaRequired, SparkUnavailable
 from godwit.pipeline import classes
+from godwit.pipeline.cores import cores
 from godwit.pipeline.gateway import STOP_SECONDS, Jvm, find_java, start, tail, within
 from godwit.pipeline.runfolder import run_folder
 
@@ -177,7 +178,7 @@ def configuration(
 def _cores(master: str) -> int:
     """Return how many tasks a local master runs at once; one partition for each is enough for what jobs shuffle."""
     found = re.match(r"local\[(\d+)", master)
-    return int(found[1]) if found else len(os.sched_getaffinity(0)) if "*" in master else 1
+    return int(found[1]) if found else cores() if "*" in master else 1
 
 
 def _connect(conf: Mapping[str, str], gateway: Any, folder: Path) -> SparkSession:
