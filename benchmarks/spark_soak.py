@@ -8,6 +8,7 @@ costs must not grow.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 BASE: Final = 1_000_000
 PIECE: Final = 250_000
+WARM_UP: Final = (PIECE, 2 * BASE)
+HALF: Final = 2
+"""Batches that make at least half a run; fewer say nothing."""
 HOURS: Final = 4.0
 SECONDS: Final = 3_600
 KILLING: Final = {
@@ -94,25 +98,35 @@ def growth(rows: int, console: Console) -> Report:
         tempfile.TemporaryDirectory(prefix="godwit-soak-") as folder,
         spark_session("soak", master="local[2]", lasting=True) as spark,
     ):
-        sizes = (PIECE, BASE, rows)
-        rates = {}
         history = list(random_history(["orders"], PIECE, seed=1, hours=HOURS))
-        for size in sizes:
-            place = Path(folder) / str(size)
+        rates: dict[int, float] = {}
+        halves: list[float] = []
+        # What is followed first only warms the JVM up.
+        for number, size in enumerate((*WARM_UP, BASE, rows)):
+            place = Path(folder) / str(number)
             place.mkdir()
-            rates[size] = _followed(spark, place, size, history)
+            rates[size], halves = _followed(spark, place, size, history)
+            shutil.rmtree(place)
             console.print(f"{size:,} rows: {rates[size]:,.0f} rows/s")
     ratio = rates[rows] / rates[BASE]
     results = [Result(name=f"followed, {size:,} rows", unit="rows/s", repeats=[rates[size]]) for size in (BASE, rows)]
     results.append(
         Result(name=f"rate at {rows:,} rows against {BASE:,}", unit="ratio", repeats=[ratio], goal=0.9, floor=0.8)
     )
+    if len(halves) > 1:
+        late = Result(
+            name=f"second half of {rows:,} rows against the first", unit="ratio", repeats=[halves[0] / halves[1]]
+        )
+        results.append(late)
     settings = {"spark": "local[2], batches of 1,000,000 rows, lake and analytics, SQLite as broker and store"}
     return report("spark_soak", settings, results)
 
 
-def _followed(spark: SparkSession, place: Path, rows: int, history: History) -> float:
-    """Return the rows a second of a journal that repeats a history over and over, each time some hours later."""
+def _followed(spark: SparkSession, place: Path, rows: int, history: History) -> tuple[float, list[float]]:
+    """Follow a journal that repeats a history over and over, each time some hours later.
+
+    Return the rows a second, and the seconds of the first and of the second half of the batches.
+    """
     journal = WrittenJournal(place / "godwit.db")
     journal.declare("orders")
     for piece in range(rows // PIECE):
@@ -125,6 +139,9 @@ def _followed(spark: SparkSession, place: Path, rows: int, history: History) -> 
         once=True,
     )  # fmt: skip
     with Connections(journal.url, journal.url) as connections:
-        began = time.perf_counter()
-        follow(spark, connections, settings, lambda _outcome: None)
-        return rows / (time.perf_counter() - began)
+        ticks = [time.perf_counter()]
+        follow(spark, connections, settings, lambda _outcome: ticks.append(time.perf_counter()))
+        ended = time.perf_counter()
+    half = (len(ticks) - 1) // 2
+    halves = [ticks[half] - ticks[0], ticks[2 * half] - ticks[half]] if half >= HALF else []
+    return rows / (ended - ticks[0]), halves
