@@ -35,6 +35,7 @@ CONCURRENT: Final = 1_000
 TIMED: Final = 300
 SLICES: Final = 10
 SLICE_TIMED: Final = 60
+SLICE_BULK: Final = 2_000
 PATIENCE_SECONDS: Final = 60.0
 
 
@@ -246,7 +247,7 @@ def compare(server: RedisServer, repeats: int, sides: tuple[Side, ...] = SIDES) 
 
 
 def in_slices(server: RedisServer, repeats: int) -> Found:
-    """Measure single and concurrent enqueues and latencies of the raw loop and of Godwit, in `SLICES` turns a repeat.
+    """Measure enqueues and latencies of the raw loop and of Godwit, in `SLICES` turns a repeat.
 
     A machine can be twice as fast from one second to the next; turns of a fraction of a second have the same of it.
     """
@@ -287,8 +288,8 @@ class Sliced:
         self._worker: subprocess.Popen[Any] | None = None
 
     def enqueue(self) -> None:
-        """Enqueue one by one, and by fifty callers at once where that is possible."""
-        for what, count in (("single", SINGLE), ("concurrent", CONCURRENT)):
+        """Enqueue one by one, by fifty callers at once where that is possible, and in bulk."""
+        for what, count in (("single", SINGLE), ("concurrent", CONCURRENT), ("bulk", SLICE_BULK)):
             seconds = self._producer.order(what, count)
             if seconds is not None:
                 self._seconds[what] = self._seconds.get(what, 0.0) + seconds

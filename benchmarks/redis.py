@@ -162,7 +162,7 @@ def run() -> Report:
         "Godwit": "dedup window 10 min, journal on without bodies, leases, limits and metrics on, concurrency 100",
         "raw": "redis-py with hiredis, pipelines of 100, XREADGROUP COUNT 100, XACK + XDEL (benchmarks/raw_redis.py)",
         "levels": "bulk publish at the broker with sealed messages, everything else through the manager and the worker",
-        "turns": f"one by one ({SINGLE}), 50 callers and latencies in {SLICES} turns a repeat, raw and Godwit by turns",
+        "turns": f"through the manager and latencies: {SLICES} turns a repeat ({SINGLE} one by one) of both sides",
         "ttl": f"{TTL.days} days where a row says so; the manager's queue has its own",
     }
     return report("redis", settings, results, reasons(results))
