@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
+from godwit.core.beat import until_beat
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.logs import get_logger
 
@@ -33,7 +34,7 @@ class Regular:
         """Repeat a step until the broker is closed. It may return how long to wait for its next turn."""
         pause = timedelta(0) if at_once else every
         while True:
-            await asyncio.sleep(pause.total_seconds() * (0.75 + self._random.random() / 2))
+            await asyncio.sleep(self._wait(pause.total_seconds()))
             if when is not None:
                 await when()
             pause = every
@@ -48,3 +49,9 @@ class Regular:
                 log.warning("a regular step waits for the broker", worker=self._worker, error=str(error) or "no answer")
             except Exception:  # it must be done again, whatever happened this time
                 log.exception("a regular step broke", worker=self._worker)
+
+    def _wait(self, seconds: float) -> float:
+        """Return how long to wait: what is done every few seconds is done in one moment, else a little apart."""
+        if seconds >= 1:
+            return until_beat(asyncio.get_running_loop().time(), seconds)
+        return seconds * (0.75 + self._random.random() / 2)

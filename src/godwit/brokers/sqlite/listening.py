@@ -15,6 +15,7 @@ from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.survey import Outlook, outlook
 from godwit.brokers.sqlite.work import Work
+from godwit.core.beat import until_beat
 from godwit.core.clock import Clock
 from godwit.core.errors import GodwitError
 
@@ -134,11 +135,12 @@ class Listeners:
         if self._closed:
             return
         now_ms = self._clock.now_ms()
-        delay = self._pause
+        now = self._loop.time()
+        delay = self._pause if self._pause < SELDOM_SECONDS else until_beat(now, SELDOM_SECONDS)
         for spot in self._spots.values():
             if spot.due_ms is not None:
                 delay = min(delay, max(0.001, (spot.due_ms - now_ms) / 1000))
-        when = self._loop.time() + delay
+        when = now + delay
         if self._timer is not None:
             if self._timer.when() <= when:
                 return
