@@ -92,6 +92,40 @@ async def test_scanning_gives_all_values_whose_key_begins_so(harness: Harness) -
     assert len(await shared.scan("")) == 6
 
 
+async def test_scanning_gives_pages_in_the_order_of_keys(harness: Harness) -> None:
+    shared = harness.broker.shared
+    keys = ["a/1", "a/10", "a/2", "a/\u00e9", "a/\U0001f426", "b/1"]
+    for key in reversed(keys):
+        await shared.put(key, b"", expected=None)
+    assert list(await shared.scan("a/", limit=2)) == ["a/1", "a/10"]
+    assert list(await shared.scan("a/", after="a/10", limit=2)) == ["a/2", "a/\u00e9"]
+    assert list(await shared.scan("a/", after="a/2")) == ["a/\u00e9", "a/\U0001f426"]
+    assert list(await shared.scan("a/", after="a/\U0001f426", limit=2)) == []
+    assert list(await shared.scan("a/", after="A")) == keys[:5]
+    assert list(await shared.scan("a/", after="b")) == []
+    assert list(await shared.scan("", limit=1)) == ["a/1"]
+
+
+async def test_a_page_is_full_whatever_has_passed_its_ttl(harness: Harness) -> None:
+    shared = harness.broker.shared
+    for number in range(6):
+        await shared.put(f"a/{number}", b"", expected=None, ttl=LEASE if number < 4 else None)
+    await harness.let_pass(LEASE + MOMENT)
+    assert list(await shared.scan("a/", limit=2)) == ["a/4", "a/5"]
+
+
+async def test_clearing_removes_the_values_between_two_keys(harness: Harness) -> None:
+    shared = harness.broker.shared
+    versions = {key: await shared.put(key, b"", expected=None) for key in ("a/1", "a/2", "a/2/x", "a/3", "b")}
+    await shared.clear("a/", "a/3")
+    assert list(await shared.scan("")) == ["a/3", "b"]
+    assert await shared.get("a/2/x") is None
+    assert await shared.put("a/2", b"", expected=versions["a/2"]) is None
+    await shared.clear("a/3", "a/3")
+    await shared.clear("c", "d")
+    assert list(await shared.scan("")) == ["a/3", "b"]
+
+
 async def test_values_survive_a_restart(harness: Harness) -> None:
     version = await harness.broker.shared.put("x", b"one", expected=None)
     await harness.restart()

@@ -129,6 +129,9 @@ class Life:
     async def delete(self) -> None:
         await self.broker.shared.delete("key")
 
+    async def clear(self) -> None:
+        await self.broker.shared.clear("k", "l")
+
     async def purge(self) -> None:
         assert await self.broker.purge(Q, MAIL) > 0
 
@@ -151,8 +154,8 @@ class Life:
         return [
             self.declare, self.publish, self.publish_again_with_news, self.pull, self.settle, self.extend,
             self.give_up_more, self.cancel, self.replay, self.discard, self.declare_dead, self.maintain,
-            self.lose_a_pull, self.commit, self.trim, self.forget, self.put, self.delete, self.purge, self.back_up,
-            self.remove, self.publish_late,
+            self.lose_a_pull, self.commit, self.trim, self.forget, self.put, self.delete, self.put, self.clear,
+            self.purge, self.back_up, self.remove, self.publish_late,
         ]  # fmt: skip
 
 

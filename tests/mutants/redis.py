@@ -88,8 +88,8 @@ REDIS: Final = (
     Mutant(
         name="redis: limits are not looked at",
         file="brokers/lua/arrive.lua",
-        old="    or (max_bytes > 0 and bytes > max_bytes) then return 2 end\n",
-        new="    or (max_bytes > 0 and bytes > max_bytes) then bytes = 0 end\n",
+        old="  if (max_size > 0 and depth > max_size) or (max_bytes > 0 and bytes > max_bytes) then return 2 end\n",
+        new="",
         tests=seen_by("promise_08_limits.py::test_a_publish_over_the_limit_is_refused_naming_the_group"),
     ),
     Mutant(

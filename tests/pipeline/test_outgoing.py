@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from godwit.brokers.memory import MemoryBroker
 from godwit.core.envelope import Envelope
 from godwit.core.errors import RowsRefused
 from godwit.core.names import QueueName
 from godwit.pipeline.outgoing import Outgoing
 from godwit.pipeline.pattern import NAMESPACE, Patterns, uuid5
-from godwit.pipeline.sent import packed_ids, unpacked_ids
+from godwit.pipeline.sent import PAGE, Sent, Wanted, forget_before, packed_ids, unpacked_ids
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, 123_000, tzinfo=UTC)
 PAYLOADS = [
@@ -75,6 +76,48 @@ def test_ids_that_were_sent_are_kept_as_they_are_and_uuids_in_16_bytes(ids: list
     known = [str(uuid.uuid5(NAMESPACE, name)) for name in ids]
     assert len(packed_ids(known)) == 16 * len(ids)
     assert unpacked_ids(packed_ids(known)) == known
+
+
+@pytest.mark.parametrize(
+    "own", [[str(uuid.uuid4()) for _ in range(1_000)], ["m-1", *(str(uuid.uuid4()) for _ in "ab")]]
+)
+def test_ids_are_found_among_those_of_any_block(own: list[str]) -> None:
+    others = [str(uuid.uuid7() if hasattr(uuid, "uuid7") else uuid.uuid1()) for _ in range(5_000)]
+    wanted = Wanted(own)
+    for block in ([*others, *own[1:3]], ["m-2", *own[1:3]], own[1:3]):
+        assert sorted(wanted.among(packed_ids(block))) == sorted(own[1:3])
+    assert wanted.among(packed_ids(others)) == wanted.among(["m-2"]) == wanted.among([]) == []
+
+
+async def test_what_a_batch_has_sent_is_found_page_by_page() -> None:
+    async with MemoryBroker() as broker:
+        sent, later = Sent(broker, "s/1", "000000000001"), Sent(broker, "s/1", "000000000002")
+        ids = [str(uuid.uuid4()) for _ in range(PAGE + 1)]
+        sure = [
+            one for number, one in enumerate(ids) if number % 3
+        ]  # pages end behind a block as well as behind its mark
+        for one in ids:
+            key = await sent.begin([one, str(uuid.uuid4())])
+            if one in sure:
+                await sent.finish(key)
+        assert await sent.already([*ids, "m-1"]) == set(sure)
+        assert await later.already(ids) == set()
+        await forget_before(broker, "s", "000000000009")  # another sink
+        await forget_before(broker, "s/1", "000000000001")
+        assert await sent.already(ids) == set(sure)
+        await forget_before(broker, "s/1", "000000000002")
+        assert await sent.already(ids) == set()
+        assert await broker.shared.scan("") == {}
+
+
+async def test_a_block_is_sent_by_its_own_word_only() -> None:
+    async with MemoryBroker() as broker:
+        sent, known = Sent(broker, "s", "table"), str(uuid.uuid4())
+        key = await sent.begin([known])
+        await sent.finish(f"{key}0")  # of a block whose own time was over a moment before that of its mark
+        assert await sent.already([known]) == set()
+        await sent.finish(key)
+        assert await sent.already([known]) == {known}
 
 
 @pytest.mark.parametrize("payload", BAD)

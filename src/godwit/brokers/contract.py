@@ -272,8 +272,12 @@ class Shared(Protocol):
         """Remove the value."""
         ...
 
-    async def scan(self, prefix: str) -> Mapping[str, SharedEntry]:
-        """Return all values whose key begins with `prefix`."""
+    async def scan(self, prefix: str, *, after: str = "", limit: int | None = None) -> Mapping[str, SharedEntry]:
+        """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
+        ...
+
+    async def clear(self, first: str, until: str) -> None:
+        """Remove the values from the key `first` on, up to `until` without it."""
         ...
 
 

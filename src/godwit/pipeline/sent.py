@@ -7,16 +7,18 @@ leaves out what was sent, and looks up in the journal which of the unsure ones a
     sink/<name>/<batch>/<block>        [ids, journal positions before the block was sent]
     sink/<name>/<batch>/<block>/sent   (empty)
 
-A server reads these values whenever a task begins, and writes them to its log: ids that are UUIDs take 16 bytes each,
-and those of a block are written once.
+Every task looks through all that its batch has sent so far: rows may be in another task when a batch is tried again. So
+ids that are UUIDs take 16 bytes each, come in pages, and are looked through without making objects of them.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
-from typing import Final
+from functools import cached_property
+from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -27,6 +29,8 @@ from godwit.core.logs import get_logger
 
 KEPT_FOR: Final = timedelta(days=7)
 READ_ROWS: Final = 10_000
+PAGE: Final = 200
+"""How many values are looked through at once: at most 3 MB."""
 _ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.DUPLICATE, Event.DROPPED)
 log = get_logger(__name__)
 
@@ -35,6 +39,13 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     """Messages sent together: ids that are all UUIDs one behind the other, others as they are."""
 
     ids: bytes | list[str]
+    before: dict[str, Position]
+
+
+class Unsure(NamedTuple):
+    """Ids of a task that a block had, and where journals were before it was sent."""
+
+    ids: list[str]
     before: dict[str, Position]
 
 
@@ -67,9 +78,33 @@ def unpacked_ids(kept: bytes | list[str]) -> list[str]:
     return uuids.strings(uuids.texts(kept))
 
 
+class Wanted:
+    """The ids of a task, to be found among those that were sent."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._ids = ids
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self._ids)
+
+    @cached_property
+    def _sieve(self) -> Callable[[bytes], bytes]:
+        from godwit.pipeline import uuids
+
+        packed = packed_ids(self._ids)
+        return uuids.Sieve(packed).pass_on if isinstance(packed, bytes) else bytes
+
+    def among(self, kept: bytes | list[str]) -> list[str]:
+        """Return those of a block's ids that are wanted."""
+        left = self._sieve(kept) if isinstance(kept, bytes) else kept
+        return [one for one in unpacked_ids(left) if one in self._known] if left else []
+
+
 def prefix_of(sink: str, batch: str = "") -> str:
     """Return where the blocks of a batch are kept, or those of all batches."""
-    return f"sink/{sink}/{batch}/" if batch else f"sink/{sink}/"
+    begun = f"sink/{quote(sink, safe='')}/"  # a name may have a slash
+    return f"{begun}{batch}/" if batch else begun
 
 
 class Sent:
@@ -78,19 +113,27 @@ class Sent:
     def __init__(self, broker: Broker, sink: str, batch: str) -> None:
         self._broker, self._prefix = broker, prefix_of(sink, batch)
 
-    async def already(self) -> Collection[str]:
-        """Return the ids that were sent, unsure ones looked up."""
-        kept = await self._broker.shared.scan(self._prefix)
-        sent, unsure = set[str](), list[Block]()
-        for key, entry in kept.items():
-            if key.endswith(_SENT):
-                continue
-            block = _decode(entry.value)
-            if key + _SENT in kept:
-                sent.update(unpacked_ids(block.ids))
-            else:
-                unsure.append(block)
+    async def already(self, ids: Sequence[str]) -> Collection[str]:
+        """Return which of these ids were sent, unsure ones looked up."""
+        sent, unsure, wanted = set[str](), list[Unsure](), Wanted(ids)
+        async for block, was_sent in self._blocks():
+            found = wanted.among(block.ids)
+            if found and was_sent:
+                sent.update(found)
+            elif found:
+                unsure.append(Unsure(found, block.before))
         return sent | await self._arrived(unsure) if unsure else sent
+
+    async def _blocks(self) -> AsyncIterator[tuple[Block, bool]]:
+        """Give what was written down, page by page, each block with whether it is known to be sent."""
+        last, block = "", None
+        while page := await self._broker.shared.scan(self._prefix, after=last, limit=PAGE):
+            for key, entry in page.items():  # a block and, when it was sent, that it was
+                if block is not None:
+                    yield block, key == last + _SENT
+                last, block = key, None if key.endswith(_SENT) else _decode(entry.value)
+        if block is not None:
+            yield block, False
 
     async def begin(self, ids: Sequence[str]) -> str:
         """Write down the ids of a block, unsure from now on; return its key."""
@@ -104,9 +147,9 @@ class Sent:
         """Write down that a block was sent."""
         await self._broker.shared.put(key + _SENT, b"", expected=None, ttl=KEPT_FOR)
 
-    async def _arrived(self, unsure: Sequence[Block]) -> set[str]:
+    async def _arrived(self, unsure: Sequence[Unsure]) -> set[str]:
         """Return which unsure ids the journal knows."""
-        wanted = {id_ for block in unsure for id_ in unpacked_ids(block.ids)}
+        wanted = {id_ for block in unsure for id_ in block.ids}
         found: set[str] = set()
         for shard in await self._broker.journal.shards():
             places = [block.before[shard] for block in unsure if shard in block.before]
@@ -128,9 +171,7 @@ class Sent:
 
 async def forget_before(broker: Broker, sink: str, batch: str) -> None:
     """Drop what earlier batches sent: the next one has begun."""
-    for key in await broker.shared.scan(prefix_of(sink)):
-        if key.removeprefix(prefix_of(sink)).partition("/")[0] < batch:
-            await broker.shared.delete(key)
+    await broker.shared.clear(prefix_of(sink), prefix_of(sink, batch))
 
 
 def batch_name(number: int) -> str:

@@ -126,7 +126,7 @@ def send(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, ba
             outgoing.add(rows)
         envelopes = outgoing.checked()
         sent = Sent(broker, sink, batch)
-        already = await sent.already()
+        already = await sent.already([one.id for one in envelopes])
         fresh = [one for one in envelopes if one.id not in already] if already else envelopes
         for start in range(0, len(fresh), BLOCK):
             await _send_block(broker, sent, fresh[start : start + BLOCK])

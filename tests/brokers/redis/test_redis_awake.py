@@ -79,9 +79,10 @@ async def test_who_publishes_at_the_same_time_as_others_never_waits_awake(
     server: RedisServer, looks: list[bool]
 ) -> None:
     async with opened(server) as broker:
+        before = len(looks)  # whoever declares and publishes first does so one by one
         for _ in range(5):
             await asyncio.gather(*(broker.publish([message()]) for _ in range(10)))
-    assert looks == []
+        assert len(looks) == before
 
 
 async def test_nobody_waits_awake_while_others_are_ready_to_run(server: RedisServer, looks: list[bool]) -> None:

@@ -31,11 +31,13 @@ def envelopes(count: int, *, priority: int = 50) -> list[Envelope]:
     return [Envelope(new_message_id(), QUEUE, b"body", 4, now_ms, priority=priority) for _ in range(count)]
 
 
-async def commands_of(server: RedisServer, ttl: timedelta | None, count: int) -> dict[str, int]:
+async def commands_of(
+    server: RedisServer, ttl: timedelta | None, count: int, *, max_delayed: int = 1_000_000
+) -> dict[str, int]:
     """Return how often a publish of so many messages runs each command."""
     server.flush()
     async with RedisBroker(server.url) as broker:
-        await broker.declare(QueueSpec(name=QUEUE, ttl=ttl))
+        await broker.declare(QueueSpec(name=QUEUE, ttl=ttl, max_delayed=max_delayed))
         await broker.publish(envelopes(1))  # the script is loaded
         with server.client() as client:
             client.config_resetstat()
@@ -49,6 +51,11 @@ async def test_a_chunk_of_a_queue_with_a_ttl_writes_no_more_than_one_without(ser
     with_ttl = await commands_of(server, timedelta(days=1), PUBLISH_CHUNK)
     assert without["xadd"] == PUBLISH_CHUNK + 1  # the messages, and one entry of the journal
     assert with_ttl == without
+
+
+@pytest.mark.parametrize("count", [1, PUBLISH_CHUNK])
+async def test_a_queue_deeper_than_max_delayed_takes_no_longer_way(server: RedisServer, count: int) -> None:
+    assert await commands_of(server, None, count, max_delayed=1) == await commands_of(server, None, count)
 
 
 async def test_one_message_takes_few_commands(server: RedisServer) -> None:

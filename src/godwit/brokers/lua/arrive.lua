@@ -4,8 +4,8 @@
 -- KEYS   1 meta, 2 journal, 3 dedup0, 4 dedup1, 5 later, then for each group: wake, expiring, and the streams of the
 --        lanes that occur
 -- ARGV   1 time, 2 queue, 3 version of the queue's settings, 4 MessagePack of number of messages n, sum of all sizes,
---        dedup window in ms, max_size, max_bytes, max_delayed (0: no limit), the name of the chunk that has to be stored
---        before, its own name (both empty without a chunk before or behind it; see brokers/redis/turns.py),
+--        dedup window in ms, max_size, max_bytes (0: no limit), the name of the chunk that has to be stored before, its
+--        own name (both empty without a chunk before or behind it; see brokers/redis/turns.py),
 --        5 a digit for each lane that occurs, 6 a digit
 --        for the place of each message's lane among those, or empty when there is one, 7 MessagePack [expiry of each
 --        message (0 for none), ...] or empty when none expires, 8 MessagePack of the journal's rows (see
@@ -23,7 +23,7 @@ local kept = call('HMGET', meta, 'epoch', 'v', 's', unpack(fields))
 if kept[2] ~= ARGV[3] then return 0 end
 if not kept[3] then return 2 end
 --@include _brief
-local _, n, total, window, max_size, max_bytes, max_delayed, before, name = unpack_limit(ARGV[4], 8, 0)
+local _, n, total, window, max_size, max_bytes, before, name = unpack_limit(ARGV[4], 7, 0)
 -- Chunks are remembered by their names as messages are by their ids.
 if before ~= '' and call('HEXISTS', KEYS[3], before) + call('HEXISTS', KEYS[4], before) == 0 then return 2 end
 local marks = 8 + groups
@@ -35,8 +35,7 @@ local DEPTH, BYTES, LANE, RUNG, held = 2, 3, 6, 10, {}
 for g = 1, groups do
   local group = {unpack_limit(kept[3 + g], 9, 0)}
   local depth, bytes = group[DEPTH] + n, group[BYTES] + total
-  if (max_size > 0 and depth > max_size) or (max_delayed > 0 and depth > max_delayed)
-    or (max_bytes > 0 and bytes > max_bytes) then return 2 end
+  if (max_size > 0 and depth > max_size) or (max_bytes > 0 and bytes > max_bytes) then return 2 end
   group[DEPTH], group[BYTES], held[g] = depth, bytes, group
 end
 

@@ -2,7 +2,7 @@
 --
 -- KEYS   1 meta, 2 journal, 3 dedup0, 4 dedup1, 5 later, 6 wake, 7 expiring, 8 the stream of the message's lane
 -- ARGV   1 time, 2 queue, 3 version of the queue's settings, 4 group, 5 field of meta with what the group holds, 6 dedup
---        window in ms, 7 MessagePack of max_size, max_bytes, max_delayed (0: no limit) or empty when there are none,
+--        window in ms, 7 MessagePack of max_size, max_bytes (0: no limit) or empty when there are none,
 --        8 the lane's digit, 9 size, 10 expiry or empty, 11 MessagePack of the journal's rows (see brokers/redis/arrivals.py),
 --        12 the id as it is remembered (empty without a window), 13 blob, with the expiry in front when there is one
 -- Gives  what `arrive` gives. It leaves to `publish` what is not so simple: a limit in reach, an id that may be known,
@@ -17,9 +17,8 @@ if not kept[3] or not kept[4] then return 2 end
 local _, depth, bytes, leased_bytes, flow, e0, e1, e2, e3, rung = unpack_limit(kept[4], 9, 0)
 depth, bytes = depth + 1, bytes + ARGV[9]
 if ARGV[7] ~= '' then
-  local _, max_size, max_bytes, max_delayed = unpack_limit(ARGV[7], 3, 0)
-  if (max_size > 0 and depth > max_size) or (max_delayed > 0 and depth > max_delayed)
-    or (max_bytes > 0 and bytes > max_bytes) then return 2 end
+  local _, max_size, max_bytes = unpack_limit(ARGV[7], 2, 0)
+  if (max_size > 0 and depth > max_size) or (max_bytes > 0 and bytes > max_bytes) then return 2 end
 end
 
 -- See _copies.lua for the forms of a lane's entry.

@@ -126,7 +126,7 @@ local dropped = {}
 for g = 1, groups do
   local group = fill[g]
   local sure = (max_size == 0 or group.depth + n <= max_size)
-    and (max_delayed == 0 or group.depth + n <= max_delayed)
+    and (max_delayed == 0 or not is_odd or group.depth + n <= max_delayed)
     and (max_bytes == 0 or group.bytes + total <= max_bytes)
   if not sure then
     local deep, bytes, delayed = group.depth, group.bytes, group.delayed

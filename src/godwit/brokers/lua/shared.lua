@@ -1,9 +1,15 @@
--- Small values with versions and ttls, all in one hash: `k` and the key -> MessagePack [version, until, value].
+-- Small values with versions and ttls: key -> MessagePack [version, until, value], with their keys in order beside them,
+-- so that whoever looks for some of them does not read what others keep here.
 --
--- KEYS   1 the hash
--- ARGV   1 time in ms (empty: the server's own), 2 get | put | delete | scan | forget, 3 key or prefix,
---        then for put: the value, the version expected ('' when it must be missing), ttl in ms ('' for ever)
--- Gives  get: {version, value} or nothing; put: the new version or nothing; scan: key, version, value, ...
+-- KEYS   1 the values (a hash: `k` and the key, and `version`, the newest of all), 2 their keys in order, 3 when they end
+-- ARGV   1 time in ms (empty: the server's own), 2 get | put | delete | scan | clear | forget, 3 key, prefix or first key,
+--        then for put: the value, the version expected ('' when it must be missing), ttl in ms ('' for ever);
+--        for scan: where to begin ([key or, beyond it, (key), how many at most (-1: all); for clear: the key to stop
+--        before, how many at most; for forget: how many at most
+-- Gives  get: {version, value} or nothing; put: the new version or nothing; scan: key, version, value, ...; clear and
+--        forget: how many are gone
+local VALUES, NAMES, ENDS = KEYS[1], KEYS[2], KEYS[3]
+local STEP = 1000
 local now
 if ARGV[1] == '' then
   local time = redis.call('TIME')
@@ -12,38 +18,61 @@ else
   now = tonumber(ARGV[1])
 end
 
-local function alive(stored)
+local function alive(key)
+  local stored = redis.call('HGET', VALUES, 'k' .. key)
   if not stored then return nil end
   local entry = cmsgpack.unpack(stored)
   if entry[2] > 0 and entry[2] <= now then return nil end
   return entry
 end
 
-local what, key = ARGV[2], 'k' .. (ARGV[3] or '')
-if what == 'get' then
-  local entry = alive(redis.call('HGET', KEYS[1], key))
-  return entry and {entry[1], entry[3]} or false
-elseif what == 'put' then
-  local entry = alive(redis.call('HGET', KEYS[1], key))
-  if (entry and string.format('%.0f', entry[1]) or '') ~= ARGV[5] then return false end
-  local version = redis.call('HINCRBY', KEYS[1], 'version', 1)
-  local ends = ARGV[6] == '' and 0 or now + tonumber(ARGV[6])
-  redis.call('HSET', KEYS[1], key, cmsgpack.pack({version, ends, ARGV[4]}))
-  return version
-elseif what == 'delete' then
-  return redis.call('HDEL', KEYS[1], key)
+local function remove(names)
+  for _, name in ipairs(names) do
+    redis.call('HDEL', VALUES, 'k' .. name)
+    redis.call('ZREM', NAMES, name)
+    redis.call('ZREM', ENDS, name)
+  end
+  return #names
 end
-local answer, all = {}, redis.call('HGETALL', KEYS[1])
-for n = 1, #all, 2 do
-  if string.sub(all[n], 1, 1) == 'k' then
-    local entry = alive(all[n + 1])
-    if what == 'forget' then
-      if not entry then redis.call('HDEL', KEYS[1], all[n]) end
-    elseif entry and string.sub(all[n], 1, #key) == key then
-      answer[#answer + 1] = string.sub(all[n], 2)
-      answer[#answer + 1] = entry[1]
-      answer[#answer + 1] = entry[3]
+
+local function scan(prefix, from, limit)
+  local answer, found = {}, 0
+  local behind = '(' .. prefix .. '\255'  -- no text has this byte
+  while true do
+    local names = redis.call('ZRANGEBYLEX', NAMES, from, behind, 'LIMIT', 0, STEP)
+    for _, name in ipairs(names) do
+      local entry = alive(name)
+      if entry then
+        if found == limit then return answer end
+        found = found + 1
+        answer[#answer + 1] = name
+        answer[#answer + 1] = entry[1]
+        answer[#answer + 1] = entry[3]
+      end
     end
+    if #names < STEP then return answer end
+    from = '(' .. names[#names]
   end
 end
-return answer
+
+local what, key = ARGV[2], ARGV[3]
+if what == 'get' then
+  local entry = alive(key)
+  return entry and {entry[1], entry[3]} or false
+elseif what == 'put' then
+  local entry = alive(key)
+  if (entry and string.format('%.0f', entry[1]) or '') ~= ARGV[5] then return false end
+  local version = redis.call('HINCRBY', VALUES, 'version', 1)
+  local ends = ARGV[6] == '' and 0 or now + tonumber(ARGV[6])
+  redis.call('HSET', VALUES, 'k' .. key, cmsgpack.pack({version, ends, ARGV[4]}))
+  redis.call('ZADD', NAMES, 0, key)
+  if ends > 0 then redis.call('ZADD', ENDS, ends, key) else redis.call('ZREM', ENDS, key) end
+  return version
+elseif what == 'delete' then
+  return remove({key})
+elseif what == 'scan' then
+  return scan(key, ARGV[4], tonumber(ARGV[5]))
+elseif what == 'clear' then
+  return remove(redis.call('ZRANGEBYLEX', NAMES, '[' .. key, '(' .. ARGV[4], 'LIMIT', 0, ARGV[5]))
+end
+return remove(redis.call('ZRANGEBYSCORE', ENDS, '-inf', now, 'LIMIT', 0, ARGV[4]))

@@ -335,10 +335,16 @@ class MemoryShared:
         """Remove the value."""
         self._entries.pop(key, None)
 
-    async def scan(self, prefix: str) -> Mapping[str, SharedEntry]:
-        """Return all values whose key begins with `prefix`."""
+    async def scan(self, prefix: str, *, after: str = "", limit: int | None = None) -> Mapping[str, SharedEntry]:
+        """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
         self.forget()
-        return {key: entry for key, (entry, _) in self._entries.items() if key.startswith(prefix)}
+        found = sorted(key for key in self._entries if key.startswith(prefix) and key > after)
+        return {key: self._entries[key][0] for key in found[:limit]}
+
+    async def clear(self, first: str, until: str) -> None:
+        """Remove the values from the key `first` on, up to `until` without it."""
+        for key in [key for key in self._entries if first <= key < until]:
+            del self._entries[key]
 
     def forget(self) -> None:
         """Drop what is past its ttl."""

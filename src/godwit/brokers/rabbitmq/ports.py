@@ -135,6 +135,10 @@ class RabbitShared:
         """Remove the value."""
         await self._ledger.step(lambda books: pages.delete(books, key))
 
-    async def scan(self, prefix: str) -> Mapping[str, SharedEntry]:
-        """Return all values whose key begins with `prefix`."""
-        return await self._ledger.step(lambda books: pages.scan(books, prefix))
+    async def scan(self, prefix: str, *, after: str = "", limit: int | None = None) -> Mapping[str, SharedEntry]:
+        """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
+        return await self._ledger.step(lambda books: pages.scan(books, prefix, after, limit))
+
+    async def clear(self, first: str, until: str) -> None:
+        """Remove the values from the key `first` on, up to `until` without it."""
+        await self._ledger.step(lambda books: pages.clear(books, first, until))

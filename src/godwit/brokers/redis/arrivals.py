@@ -50,12 +50,12 @@ def encode_one(queue: Known, envelope: Envelope, before: str) -> tuple[tuple[str
     lane = lane_of(envelope.priority, queue.spec.lanes)
     expiry_ms = envelope.expiry_ms(queue.ttl_ms)
     marked = mark(envelope.id)
-    max_size, max_bytes, max_delayed, window = queue.limits
+    max_size, max_bytes, _, window = queue.limits
     row = _row(queue, envelope, marked, lane, expiry_ms)
     digit = _DIGITS[lane]
     return queue.arrival_keys(digit), (
         queue.version,
-        packed((1, envelope.size, window, max_size, max_bytes, max_delayed, before, ""))[1:],
+        packed((1, envelope.size, window, max_size, max_bytes, before, ""))[1:],
         digit,
         b"",
         packed((expiry_ms,)) if expiry_ms else b"",
@@ -92,8 +92,8 @@ def packed_one(queue: Known, envelope: Envelope, now: str) -> bytes:
 
 def _opening(queue: Known, digit: str, now: str) -> bytes:
     """Return the command of `arrive_one.lua` up to what differs from message to message."""
-    max_size, max_bytes, max_delayed, window = queue.limits
-    limits = packed((max_size, max_bytes, max_delayed))[1:] if max_size or max_bytes or max_delayed else b""
+    max_size, max_bytes, _, window = queue.limits
+    limits = packed((max_size, max_bytes))[1:] if max_size or max_bytes else b""
     names, (group,) = queue.arrival_keys(digit), queue.groups
     words: list[Argument] = ["EVALSHA", script("arrive_one").sha, len(names), *names]
     words += [now, queue.name, queue.version, group, f"g:{group}", window, limits, digit]
@@ -106,7 +106,7 @@ def encode_many(
 ) -> tuple[tuple[str, ...], tuple[Argument, ...]] | None:
     """Return keys and arguments for a chunk, or None when `publish.lua` has to look at each message."""
     lanes_there, ttl_ms, ordered = queue.spec.lanes, queue.ttl_ms, queue.ordered
-    max_size, max_bytes, max_delayed, window = queue.limits
+    max_size, max_bytes, _, window = queue.limits
     used: dict[int, str] = {}
     places: list[str] = []
     expiries: list[int] = []
@@ -142,7 +142,7 @@ def encode_many(
     digits = "".join([_DIGITS[lane] for lane in used])
     return queue.arrival_keys(digits), (
         queue.version,
-        packed((len(chunk), total, window, max_size, max_bytes, max_delayed, before, name))[1:],
+        packed((len(chunk), total, window, max_size, max_bytes, before, name))[1:],
         digits,
         "".join(places) if len(used) > 1 else b"",
         packed(expiries) if any(expiries) else b"",

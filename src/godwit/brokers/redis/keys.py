@@ -13,7 +13,8 @@ QUEUES: Final = "godwit:queues"
 """Every queue there ever was, by the order in which they were created (a sorted set)."""
 CREATED: Final = "godwit:created"
 """How many queues were created: the next one's place in that order."""
-SHARED: Final = "godwit:shared"
+SHARED: Final = ("godwit:{#shared}:values", "godwit:{#shared}:names", "godwit:{#shared}:ends")
+"""The shared values (a hash), their keys in order, and when they end (sorted sets); no queue's name has a `#`."""
 
 GROUP_PARTS: Final = (
     "group", "l0", "l1", "l2", "l3", "parked", "again", "delayed", "blocked", "heads", "leases", "batches", "expiring",

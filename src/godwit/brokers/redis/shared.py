@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from godwit.brokers.contract import SharedEntry
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
+
+AT_ONCE: Final = 1_000
+"""How many values one script removes: others wait for it meanwhile."""
 
 
 class RedisShared:
@@ -20,7 +23,7 @@ class RedisShared:
         self._reach = reach
 
     async def _run(self, *arguments: Argument) -> Any:
-        return await self._reach.run_script("shared", (keys.SHARED,), (self._reach.now(), *arguments))
+        return await self._reach.run_script("shared", keys.SHARED, (self._reach.now(), *arguments))
 
     async def get(self, key: str) -> SharedEntry | None:
         """Return the value, or None when it is missing or past its ttl."""
@@ -38,11 +41,18 @@ class RedisShared:
         """Remove the value."""
         await self._run("delete", key)
 
-    async def scan(self, prefix: str) -> Mapping[str, SharedEntry]:
-        """Return all values whose key begins with `prefix`."""
-        found = await self._run("scan", prefix)
+    async def scan(self, prefix: str, *, after: str = "", limit: int | None = None) -> Mapping[str, SharedEntry]:
+        """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
+        begin = f"({after}" if after >= prefix else f"[{prefix}"  # compared here: a server may compare by its locale
+        found = await self._run("scan", prefix, begin, -1 if limit is None else limit)
         return {found[n].decode(): SharedEntry(found[n + 2], found[n + 1]) for n in range(0, len(found), 3)}
+
+    async def clear(self, first: str, until: str) -> None:
+        """Remove the values from the key `first` on, up to `until` without it."""
+        while await self._run("clear", first, until, AT_ONCE) == AT_ONCE:
+            pass
 
     async def forget(self) -> None:
         """Drop what is past its ttl."""
-        await self._run("forget", "")
+        while await self._run("forget", "", AT_ONCE) == AT_ONCE:
+            pass

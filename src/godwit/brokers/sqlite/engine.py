@@ -143,6 +143,10 @@ class SqliteEngine:
         """Remove a shared value."""
         shared.delete(self.connection, key)
 
+    def clear_shared(self, first: str, until: str) -> None:
+        """Remove the shared values from the key `first` on, up to `until` without it."""
+        shared.clear(self.connection, first, until)
+
 
 def _look_after_all(work: Work) -> int:
     return sum(

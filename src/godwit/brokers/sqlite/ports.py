@@ -122,7 +122,11 @@ class SqliteShared:
         """Remove the value."""
         await self._file.write("delete", lambda engine: engine.delete(key))
 
-    async def scan(self, prefix: str) -> Mapping[str, SharedEntry]:
-        """Return all values whose key begins with `prefix`."""
+    async def scan(self, prefix: str, *, after: str = "", limit: int | None = None) -> Mapping[str, SharedEntry]:
+        """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
         now_ms = self._file.clock.now_ms()
-        return await self._file.glance(lambda connection: shared.scan(connection, prefix, now_ms))
+        return await self._file.glance(lambda connection: shared.scan(connection, prefix, after, limit, now_ms))
+
+    async def clear(self, first: str, until: str) -> None:
+        """Remove the values from the key `first` on, up to `until` without it."""
+        await self._file.write("clear", lambda engine: engine.clear_shared(first, until))

@@ -177,4 +177,6 @@ CREATE TABLE broker_shared (
     until INTEGER
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX broker_shared_until ON broker_shared (until) WHERE until IS NOT NULL;
+
 CREATE TABLE broker_versions (version INTEGER NOT NULL) STRICT;

@@ -34,18 +34,21 @@ def delete(connection: sqlite3.Connection, key: str) -> None:
     connection.execute("DELETE FROM broker_shared WHERE key = ?", (key,))
 
 
-def scan(connection: sqlite3.Connection, prefix: str, now_ms: int) -> Mapping[str, SharedEntry]:
-    """Return all values whose key begins with `prefix`."""
+def clear(connection: sqlite3.Connection, first: str, until: str) -> None:
+    """Remove the values from the key `first` on, up to `until` without it."""
+    connection.execute("DELETE FROM broker_shared WHERE key >= ? AND key < ?", (first, until))
+
+
+def scan(
+    connection: sqlite3.Connection, prefix: str, after: str, limit: int | None, now_ms: int
+) -> Mapping[str, SharedEntry]:
+    """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
     rows = connection.execute(
-        "SELECT key, value, version FROM broker_shared WHERE key >= ? AND (until IS NULL OR until > ?) ORDER BY key",
-        (prefix, now_ms),
+        "SELECT key, value, version FROM broker_shared WHERE key >= ?1 AND key < ?1 || char(0x10ffff) AND key > ?2"
+        " AND (until IS NULL OR until > ?3) ORDER BY key LIMIT ?4",
+        (prefix, after, now_ms, -1 if limit is None else limit),
     )
-    found = {}
-    for key, value, version in rows:
-        if not key.startswith(prefix):
-            break
-        found[key] = SharedEntry(value, version)
-    return found
+    return {key: SharedEntry(value, version) for key, value, version in rows}
 
 
 def forget(connection: sqlite3.Connection, now_ms: int) -> None:

@@ -228,13 +228,19 @@ def put(books: Books, key: str, value: bytes, expected: int | None, ttl: timedel
     return version
 
 
-def scan(books: Books, prefix: str) -> Mapping[str, SharedEntry]:
-    """Return all values whose key begins with `prefix`."""
+def scan(books: Books, prefix: str, after: str, limit: int | None) -> Mapping[str, SharedEntry]:
+    """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
     rows = books.sql(
-        "SELECT key, value, version FROM shared WHERE substr(key, 1, ?) = ? AND (until IS NULL OR until > ?)",
-        (len(prefix), prefix, books.clock_ms),
+        "SELECT key, value, version FROM shared WHERE key >= ?1 AND key < ?1 || char(0x10ffff) AND key > ?2"
+        " AND (until IS NULL OR until > ?3) ORDER BY key LIMIT ?4",
+        (prefix, after, books.clock_ms, -1 if limit is None else limit),
     )
     return {key: SharedEntry(value, version) for key, value, version in rows}
+
+
+def clear(books: Books, first: str, until: str) -> None:
+    """Remove the values from the key `first` on, up to `until` without it."""
+    books.sql("DELETE FROM shared WHERE key >= ? AND key < ?", (first, until))
 
 
 def delete(books: Books, key: str) -> None:
