@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.journal import Event, Position, decode_chunk, rows_of
 from godwit.pipeline.offsets import Range, for_tasks, split
 from godwit.pipeline.schema import columns
+from godwit.pipeline.session import folder_of
 from tests.pipeline.making import WrittenJournal, row, traffic, url_of
 
 if TYPE_CHECKING:
@@ -108,6 +109,73 @@ def test_bad_options_are_refused_before_anything_is_read(
     with pytest.raises((AnalysisException, PythonException)) as refused:
         journal(spark, file, **options).count()
     assert said in str(refused.value)
+
+
+@pytest.fixture
+def trimmed(tmp_path: Path) -> WrittenJournal:
+    """Return a journal that lacks its first 100 rows, and has 255 beyond them."""
+    written = WrittenJournal(tmp_path / "trimmed.db")
+    written.declare("orders")
+    start = len(truth(written.path, "orders#0"))
+    chunk = [row(Event.DUPLICATE, message_id="m")] * 5
+    written.append([("orders", 4_102_444_800_000, Event.DUPLICATE, None, None, [chunk[0]] * (5 - start % 5))])
+    written.append([("orders", 4_102_444_800_000, Event.DUPLICATE, None, None, chunk) for _ in range(70)])
+    written.drop("orders", 100)
+    assert [truth(written.path, "orders#0")[at]["seq"] for at in (0, -1)] == [101, 355]
+    return written
+
+
+def place(epoch: str, seq: int) -> str:
+    return f'{{"orders#0": {{"epoch": "{epoch}", "seq": {seq}}}}}'
+
+
+def test_a_read_stops_with_what_was_lost_or_warns_and_counts(spark: SparkSession, trimmed: WrittenJournal) -> None:
+    epoch = truth(trimmed.path, "orders#0")[0]["epoch"]
+    with pytest.raises(AnalysisException, match=r"what follows row 40 of epoch .*: 60 rows are lost"):
+        journal(spark, trimmed.path, startingOffsets=place(epoch, 40)).count()
+    said = warnings(spark)
+    accepted = {"failOnDataLoss": "false", "startingOffsets": place(epoch, 40)}
+    assert journal(spark, trimmed.path, **accepted).count() == 255
+    assert "rows=60" in (new := warnings(spark).removeprefix(said)), new
+    assert journal(spark, trimmed.path, **{**accepted, "startingOffsets": place("other", 40)}).count() == 255
+    assert "of epoch other" in warnings(spark).removeprefix(said)
+
+
+def test_a_stream_stops_with_what_was_lost_or_warns_and_counts(
+    spark: SparkSession, trimmed: WrittenJournal, tmp_path: Path
+) -> None:
+    epoch = truth(trimmed.path, "orders#0")[0]["epoch"]
+
+    def followed(checkpoint: str, **options: str) -> int:
+        """Follow the journal to its end; return how many rows arrived."""
+        arrived: list[int] = []
+        stream = spark.readStream.format("godwit").options(url=trimmed.url, **options).load()
+        query = (
+            stream.writeStream.foreachBatch(lambda rows, _batch: arrived.append(rows.count()))
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(60)
+        return sum(arrived)
+
+    with pytest.raises(StreamingQueryException, match="60 rows are lost"):
+        followed("strict", startingOffsets=place(epoch, 40))
+    said = warnings(spark)
+    assert followed("mild", startingOffsets=place(epoch, 40), failOnDataLoss="false") == 255
+    assert "rows=60" in (new := warnings(spark).removeprefix(said)), new
+    # What its checkpoint says may be gone as well by the time a query starts again.
+    trimmed.append([("orders", 4_102_444_800_000, Event.DUPLICATE, None, None, [row(Event.DUPLICATE)] * 5)] * 4)
+    trimmed.drop("orders", 365)
+    with pytest.raises(StreamingQueryException, match=r"what follows row 355 of epoch .*: 10 rows are lost"):
+        followed("mild")
+    assert followed("mild", failOnDataLoss="false") == 10
+    assert "rows=10" in (new := warnings(spark).removeprefix(said)), new
+
+
+def warnings(spark: SparkSession) -> str:
+    """Return what Spark's workers have said so far."""
+    return (folder_of(spark) / "jvm.log").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,11 @@ from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.clock import to_ms
 from godwit.core.errors import JournalLost, QueueNotFound
 from godwit.core.journal import Position, decode_chunk
+from godwit.core.logs import get_logger
 from godwit.pipeline.cores import cores
 from godwit.pipeline.options import COMMITTED, EARLIEST, LATEST, Offsets, ReadOptions
 
+log = get_logger(__name__)
 MOST_ROWS: Final = 1 << 18
 LEAST_ROWS: Final = 50_000
 Places = dict[str, Position]
@@ -87,6 +89,17 @@ async def _before(journal: Journal, shard: str, ends: ShardEnds, at_ms: int) -> 
     return Position(ends.epoch, low)
 
 
+def check_held(places: Places, shards: Mapping[str, ShardEnds], names: Iterable[str], *, fail: bool) -> None:
+    """Raise what journals no longer hold behind places, or say it in the log; `names` are the shards that count."""
+    for shard in sorted(names):
+        lost = missing(shard, places.get(shard), shards[shard]) if shard in shards else None
+        if lost is None:
+            continue
+        if fail:
+            raise lost
+        log.warning("journal rows were lost", shard=shard, rows=lost.rows, asked=lost.asked, held=lost.held)
+
+
 def missing(shard: str, place: Position | None, ends: ShardEnds) -> JournalLost | None:
     """Say what a reader at `place` has lost of a shard, if anything."""
     if place is None:
@@ -94,7 +107,9 @@ def missing(shard: str, place: Position | None, ends: ShardEnds) -> JournalLost 
     if place.epoch == ends.epoch and ends.first_seq - 1 <= place.seq <= ends.last_seq:
         return None
     held = f"rows {ends.first_seq:,} to {ends.last_seq:,} of epoch {ends.epoch}"
-    return JournalLost(shard, f"what follows row {place.seq:,} of epoch {place.epoch}", held)
+    # How many rows another journal of this name had, nobody knows.
+    rows = ends.first_seq - 1 - place.seq if place.epoch == ends.epoch and place.seq < ends.first_seq else None
+    return JournalLost(shard, f"what follows row {place.seq:,} of epoch {place.epoch}", held, rows)
 
 
 def ranges(start: Places, end: Places, shards: Mapping[str, ShardEnds]) -> Iterator[Range]:

@@ -115,5 +115,6 @@ def _skip(opened: OpenBroker, wanted: Range, after: int, lost: JournalLost, *, f
     ends = opened.ask(lambda journal: journal.shards()).get(wanted.shard)
     if fail_on_data_loss or ends is None or ends.epoch != wanted.epoch or ends.first_seq - 1 <= after:
         raise lost
-    log.warning("journal rows were lost", shard=wanted.shard, first=after + 1, last=ends.first_seq - 1)
-    return ends.first_seq - 1
+    until = ends.first_seq - 1
+    log.warning("journal rows were lost", shard=wanted.shard, rows=until - after, first=after + 1, last=until)
+    return until

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from godwit.core.errors import InvalidSetting
 from godwit.pipeline.decoding import Decoder
-from godwit.pipeline.offsets import Range, chosen_shards, for_tasks, missing, ranges, resolve
+from godwit.pipeline.offsets import Range, check_held, chosen_shards, for_tasks, ranges, resolve
 from godwit.pipeline.options import ReadOptions, read_options
 from godwit.pipeline.reading import OpenBroker, batches
 from godwit.pipeline.schema import arrow_schema, check_columns, journal_schema, partials_schema
@@ -47,10 +47,7 @@ class JournalReader(DataSourceReader):
             shards = opened.ask(lambda journal: chosen_shards(journal, options))
             start = opened.ask(lambda journal: resolve(journal, options.starting, options))
             end = opened.ask(lambda journal: resolve(journal, options.ending, options))
-        for shard in sorted(end):
-            lost = missing(shard, start.get(shard), shards[shard]) if shard in shards else None
-            if lost is not None and options.fail_on_data_loss:
-                raise lost
+        check_held(start, shards, end, fail=options.fail_on_data_loss)
         found = for_tasks(ranges(start, end, shards), options.rows_per_partition)
         # Spark takes an empty list as one partition without a value.
         return [Part(part) for part in found] or [Part(Range("", "", 0, 0))]

@@ -9,22 +9,19 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.journal import Position, decode_chunk
-from godwit.core.logs import get_logger
 from godwit.pipeline.offsets import (
     Places,
     Range,
+    check_held,
     chosen_shards,
     for_tasks,
     from_offset,
-    missing,
     ranges,
     resolve,
     to_offset,
 )
 from godwit.pipeline.options import ReadOptions
 from godwit.pipeline.reading import OpenBroker
-
-log = get_logger(__name__)
 
 
 class JournalStream(SupportsTriggerAvailableNow):
@@ -59,7 +56,9 @@ class JournalStream(SupportsTriggerAvailableNow):
             self._acknowledge(opened, places)
             shards = opened.ask(self._shards)
             ends = self._capped(shards)
-            found = {whole.shard: whole for whole in ranges(self._checked(places, shards), ends, shards)}
+            if self._options.fail_on_data_loss:  # otherwise it is told once, when the batch is planned
+                check_held(places, shards, shards, fail=True)
+            found = {whole.shard: whole for whole in ranges(places, ends, shards)}
             pending = sum(whole.rows for whole in found.values())
             if isinstance(limit, ReadMaxRows) and pending > limit.max_rows:
                 admitted = opened.ask(lambda journal: _admitted(journal, found, limit.max_rows))
@@ -82,8 +81,9 @@ class JournalStream(SupportsTriggerAvailableNow):
         """Return the ranges between two offsets, a busy shard in several."""
         with OpenBroker(self._options.url) as opened:
             shards = opened.ask(self._shards)
-        begin = self._checked(from_offset(start), shards, until=from_offset(end))
-        return for_tasks(ranges(begin, from_offset(end), shards), self._options.rows_per_partition)
+        begin, until = from_offset(start), from_offset(end)
+        check_held(begin, shards, until, fail=self._options.fail_on_data_loss)
+        return for_tasks(ranges(begin, until, shards), self._options.rows_per_partition)
 
     async def _shards(self, journal: Journal) -> Mapping[str, ShardEnds]:
         return await chosen_shards(journal, self._options)
@@ -94,17 +94,6 @@ class JournalStream(SupportsTriggerAvailableNow):
             return ends
         # A journal that began anew since then has nothing that was there then.
         return {name: place for name, place in self._target.items() if name in ends and ends[name].epoch == place.epoch}
-
-    def _checked(self, places: Places, shards: Mapping[str, ShardEnds], until: Places | None = None) -> Places:
-        """Return the places themselves; raise, or say in the log, what was lost behind them."""
-        for shard in sorted(shards if until is None else until):
-            lost = missing(shard, places.get(shard), shards[shard]) if shard in shards else None
-            if lost is None:
-                continue
-            if self._options.fail_on_data_loss:
-                raise lost
-            log.warning("journal rows were lost", shard=shard, asked=lost.asked, held=lost.held)
-        return places
 
     def _acknowledge(self, opened: OpenBroker, places: Places) -> None:
         reader = self._options.reader

@@ -8,17 +8,18 @@ from godwit.core.errors.root import GodwitError, shown
 class JournalLost(GodwitError):
     """The journal was trimmed past a reader's position, or is another journal than the reader knew."""
 
-    def __init__(self, shard: str, asked: str, held: str) -> None:
-        self.shard, self.asked, self.held = shard, asked, held
-        super().__init__(shard, asked, held)
+    def __init__(self, shard: str, asked: str, held: str, rows: int | None = None) -> None:
+        self.shard, self.asked, self.held, self.rows = shard, asked, held, rows
+        super().__init__(shard, asked, held, rows)
 
     @property
     def fact(self) -> str:
-        return f"Journal {shown(self.shard)} no longer holds {self.asked} (it holds {self.held})"
+        lost = "" if self.rows is None else f": {self.rows:,} rows are lost"
+        return f"Journal {shown(self.shard)} no longer holds {self.asked} (it holds {self.held}){lost}"
 
     @property
     def remedy(self) -> str:
-        return "Accept the loss by reading from the earliest position, and keep the journal longer."
+        return "Accept it (read from the earliest position; Spark: failOnDataLoss=false), and keep the journal longer."
 
 
 class JournalDamaged(GodwitError):
