@@ -12,7 +12,7 @@ import pytest
 from godwit.core.errors import GodwitError, InvalidSetting, JournalLost, PositionGap, StoreRequired
 from godwit.core.journal import Event
 from godwit.pipeline.connections import Connections
-from godwit.pipeline.jobs.run import RunSettings, follow, run
+from godwit.pipeline.jobs.run import RunSettings, follow, pending, run
 from godwit.pipeline.publishing import Outcome
 from godwit.pipeline.session import SMALL
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, row
@@ -223,6 +223,22 @@ def test_the_peak_and_the_row_of_all_groups_are_right(pipe: Pipe) -> None:
     assert found[day, "orders", None][:2] == (3, 3)
     assert [found[day, "orders", group][7] for group in ("billing", "mail", None)] == [3, 8, 8]
     assert found[day, "orders", None][8:] == (10, 0.3)
+
+
+def test_how_many_rows_wait_is_known_before_spark_starts(pipe: Pipe) -> None:
+    pipe.journal.declare("orders", "mails")
+    pipe.journal.append(list(random_history(["orders", "mails"], 1_000, seed=19)))
+
+    def waiting(**changes: Any) -> int:
+        with Connections(pipe.journal.url, pipe.store) as connections:
+            return pending(connections, pipe.settings(**changes))
+
+    assert waiting() == len(journal_rows(pipe.journal.url)) > 1_000
+    pipe.run(parts=("archive",))
+    assert waiting() == len(journal_rows(pipe.journal.url))
+    assert waiting(parts=("archive",)) == 0
+    pipe.journal.append([("orders", BEGIN_MS, Event.DUPLICATE, None, None, [row(Event.DUPLICATE, message_id="m")] * 7)])
+    assert waiting(parts=("archive",)) == 7
 
 
 def test_the_broker_keeps_what_the_slowest_part_has_not_read(pipe: Pipe) -> None:

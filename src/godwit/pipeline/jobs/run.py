@@ -22,7 +22,7 @@ from godwit.pipeline.failures import explained, left_alone
 from godwit.pipeline.housekeeping import compact, sweep
 from godwit.pipeline.intake import Intake
 from godwit.pipeline.lake import Lake
-from godwit.pipeline.offsets import chosen_shards
+from godwit.pipeline.offsets import chosen_shards, ranges
 from godwit.pipeline.options import ReadOptions, absolute, reader_of
 from godwit.pipeline.parts import AnalyticsPart, LakePart, Part
 from godwit.pipeline.progress import PipelineMetrics, listening
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PARTS: Final = ("archive", "analytics", "audit")
+MANY_ROWS: Final = 1_000_000
+"""Takes long enough for code that is compiled more slowly and runs faster (3,100,000 rows: 107 s instead of 153)."""
 WAIT_SECONDS: Final = 1
 CHORE_SECONDS: Final = 600
 START_SECONDS: Final = 300
@@ -81,9 +83,10 @@ def run(settings: RunSettings, *, report: Callable[[Outcome], None] = lambda _ou
         report(outcome)
 
     with Connections(settings.broker_url, settings.store_url) as connections:
-        if settings.once and not pending(connections, settings):
+        rows = pending(connections, settings) if settings.once else None
+        if rows == 0:
             return Summary(batches=0, rows=0)
-        interrupted = _stream(connections, settings, note)
+        interrupted = _stream(connections, settings, note, lasting=rows is None or rows > MANY_ROWS)
     return Summary(
         batches=len(outcomes),
         rows=sum(outcome.rows for outcome in outcomes),
@@ -92,7 +95,7 @@ def run(settings: RunSettings, *, report: Callable[[Outcome], None] = lambda _ou
     )
 
 
-def _stream(connections: Connections, settings: RunSettings, note: Callable[[Outcome], None]) -> bool:
+def _stream(connections: Connections, settings: RunSettings, note: Callable[[Outcome], None], *, lasting: bool) -> bool:
     """Run the query to its end; say whether it was interrupted."""
     metrics = PipelineMetrics()
     with (
@@ -101,7 +104,7 @@ def _stream(connections: Connections, settings: RunSettings, note: Callable[[Out
             f"godwit pipeline {settings.name}",
             master=settings.master,
             settings=settings.spark,
-            lasting=not settings.once,
+            lasting=lasting,
         ) as spark,
         listening(spark, metrics, settings.name),
     ):
@@ -160,12 +163,14 @@ def keep_house(spark: SparkSession, connections: Connections, settings: RunSetti
         sweep(connections, lake)
 
 
-def pending(connections: Connections, settings: RunSettings) -> bool:
-    """Say whether there is anything to read: starting Spark for nothing takes seconds."""
+def pending(connections: Connections, settings: RunSettings) -> int:
+    """Return how many rows there are to read: starting Spark for none takes seconds."""
     options = read_options_of(settings)
     places = starting_places(connections, parts_of(connections, settings), options)
     shards = connections.broker(lambda broker: chosen_shards(broker.journal, options))
-    return any(places[shard] != Position(ends.epoch, ends.last_seq) for shard, ends in shards.items())
+    ends = {shard: Position(end.epoch, end.last_seq) for shard, end in shards.items()}
+    found = sum(whole.rows for whole in ranges(places, ends, shards))
+    return found or int(any(places[shard] != end for shard, end in ends.items()))  # what was lost has to be told
 
 
 def read_options_of(settings: RunSettings) -> ReadOptions:
