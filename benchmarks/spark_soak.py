@@ -1,8 +1,8 @@
 """The long run of the pipeline: `./dev soak --spark [--rows 10000000]`.
 
 First drivers, tasks and stores are killed as the tests do, over five and ten times as many rows. Then journals of
-1,000,000 rows and of many times that are followed end to end (lake and analytics, batches of 1,000,000): what a row
-costs must not grow.
+1,000,000 rows and of many times that are followed end to end (lake and analytics, batches of 1,000,000), and tables of
+200,000 rows and of many times that go through the sink into Redis: what a row costs must not grow.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 
 from benchmarks.results import Report, Result, report, save
+from benchmarks.spark import send
 from godwit.core.journal import Event
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.session import spark_session
 from tests.pipeline.making import WrittenJournal, random_history
+from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +36,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 BASE: Final = 1_000_000
 PIECE: Final = 250_000
 WARM_UP: Final = (PIECE, 2 * BASE)
+SENT: Final = 200_000
+TASK: Final = 50_000
 HALF: Final = 2
 """Batches that make at least half a run; fewer say nothing."""
 HOURS: Final = 4.0
@@ -108,18 +112,39 @@ def growth(rows: int, console: Console) -> Report:
             rates[size], halves = _followed(spark, place, size, history)
             shutil.rmtree(place)
             console.print(f"{size:,} rows: {rates[size]:,.0f} rows/s")
-    ratio = rates[rows] / rates[BASE]
-    results = [Result(name=f"followed, {size:,} rows", unit="rows/s", repeats=[rates[size]]) for size in (BASE, rows)]
-    results.append(
-        Result(name=f"rate at {rows:,} rows against {BASE:,}", unit="ratio", repeats=[ratio], goal=0.9, floor=0.8)
-    )
+        sent = _sent(spark, rows // 5, console)
+    results = [
+        *(Result(name=f"followed, {size:,} rows", unit="rows/s", repeats=[rates[size]]) for size in (BASE, rows)),
+        _flat(f"rate at {rows:,} rows against {BASE:,}", rates[rows] / rates[BASE]),
+        *sent,
+    ]
     if len(halves) > 1:
         late = Result(
             name=f"second half of {rows:,} rows against the first", unit="ratio", repeats=[halves[0] / halves[1]]
         )
         results.append(late)
-    settings = {"spark": "local[2], batches of 1,000,000 rows, lake and analytics, SQLite as broker and store"}
+    settings = {
+        "spark": "local[2], batches of 1,000,000 rows, lake and analytics, SQLite as broker and store",
+        "sink": f"tasks of {TASK:,} rows of a key and a payload, Redis with its append-only file",
+    }
     return report("spark_soak", settings, results)
+
+
+def _sent(spark: SparkSession, rows: int, console: Console) -> list[Result]:
+    """Send a small and a large table through the sink, in tasks of the same size, each to a server of its own."""
+    small, rates = SENT, dict[int, float]()
+    for size in (small, small, rows):  # the first only warms up
+        with redis_server() as server:
+            rates[size] = send(spark, server.url, f"soak-{size}", size, size // TASK)
+        console.print(f"{size:,} rows sent: {rates[size]:,.0f} rows/s")
+    return [
+        *(Result(name=f"sent to Redis, {size:,} rows", unit="rows/s", repeats=[rates[size]]) for size in (small, rows)),
+        _flat(f"rate of the sink at {rows:,} rows against {small:,}", rates[rows] / rates[small]),
+    ]
+
+
+def _flat(name: str, ratio: float) -> Result:
+    return Result(name=name, unit="ratio", repeats=[ratio], goal=0.9, floor=0.8)
 
 
 def _followed(spark: SparkSession, place: Path, rows: int, history: History) -> tuple[float, list[float]]:
