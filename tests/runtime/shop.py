@@ -1,7 +1,7 @@
 """An application as users write it, for tests that run real workers: it records what its handlers do, outside Godwit.
 
 Environment: GODWIT_URL, SHOP_RECORD (a file every handler appends to), SHOP_SECONDS (how long a handler takes),
-SHOP_LEASE (in seconds).
+SHOP_GO_ON (a file that handlers wait for), SHOP_LEASE (in seconds).
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 from datetime import timedelta
+from pathlib import Path
 
 from godwit.core.message import Message
 from godwit.core.retry import RetryPolicy, Strategy
 from godwit.manager import MessageQueueManager
+from tests.waiting import eventually
 
 mq = MessageQueueManager.from_url()
 RECORD = os.environ["SHOP_RECORD"]
 SECONDS = float(os.environ.get("SHOP_SECONDS", "0"))
+GO_ON = Path(os.environ["SHOP_GO_ON"]) if "SHOP_GO_ON" in os.environ else None
 
 
 def record(word: str, message: Message) -> None:
@@ -49,4 +52,6 @@ async def charge(message: Message) -> None:
             await mq.enqueue(Message(queue="orders", payload="work"))
         case _:
             await asyncio.sleep(SECONDS)
+            if GO_ON is not None:
+                await eventually(GO_ON.exists)
     record("end", message)

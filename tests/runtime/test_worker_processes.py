@@ -151,17 +151,22 @@ async def _states(shop: Shop, expected: dict[InstanceStatus, int]) -> bool:
     return await shop.states() == Counter(expected)
 
 
-async def test_a_stopped_worker_that_wakes_after_its_lease_does_not_settle_what_another_has_done(shop: Shop) -> None:
+async def test_a_stopped_worker_that_wakes_after_its_lease_does_not_settle_what_another_has_done(
+    shop: Shop, tmp_path: Path
+) -> None:
+    go_on = tmp_path / "go on"
     await shop.publish("work")
-    with shop.worker(seconds=1.5) as sleeper:
+    with shop.worker(SHOP_GO_ON=str(go_on)) as sleeper:
         await eventually(lambda: len(shop.recorded("begin")) == 1, within=STARTED)
         await shop.freeze(sleeper)
-        with shop.worker(seconds=0.0):
+        with shop.worker():
             await eventually(shop.is_empty, within=STARTED)
+            go_on.touch()
             sleeper.send_signal(signal.SIGCONT)
-            await eventually(lambda: len(shop.recorded("end")) == 2)
+            await eventually(lambda: len(shop.recorded("end")) == len(shop.recorded("begin")))
         sleeper.send_signal(signal.SIGTERM)
         await ended(sleeper, within=15)
+    assert len(shop.pids()) == 2, "only one worker had the message: the test showed nothing"
     assert await shop.is_empty()
     assert (await shop.group()).dead == 0
 

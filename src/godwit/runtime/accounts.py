@@ -31,7 +31,7 @@ class Accounts:
         return sum(tally.processed for tally in self.tallies.values())
 
     def delivered(self, deliveries: Sequence[Delivery]) -> None:
-        """Count what one pull brought."""
+        """Count what one pull brought: one delivery at least."""
         first = deliveries[0]
         waits = [(delivery.delivered_at_ms - delivery.ready_at_ms) / 1000 for delivery in deliveries]
         again = len([delivery for delivery in deliveries if delivery.attempt > 1])

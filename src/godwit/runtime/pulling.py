@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Settlement
+from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Place, Settlement
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.handling import Judgement
 from godwit.core.logs import get_logger
@@ -112,7 +112,7 @@ class Puller:
                 held = await self._pull(queue, allowed)
                 took += len(held)
                 free -= self._start(held)
-        if took:
+        if took or self._suspected is not None:
             await asyncio.sleep(0)  # let handlers begin before asking again
         elif not self._stopping:
             if held_back:
@@ -155,10 +155,7 @@ class Puller:
             self._suspected = None
             place = (queue, self.consumer.group)
             if not self._stopping and await self._gate.admit(place, 1):
-                deliveries = await self._broker.pull(*place, worker=self._worker, limit=1, lease=self.consumer.lease)
-                self._gate.begun(place, len(deliveries))
-                self._delivered(deliveries)
-                self._start(self._hold(deliveries))
+                self._start(self._hold(await self._lease(place, 1)))
 
     async def _pull(self, queue: QueueName, free: int) -> list[Held]:
         size = self.consumer.batch
@@ -172,16 +169,20 @@ class Puller:
     async def _take(self, queue: QueueName, limit: int, wait: timedelta = NO_WAIT) -> list[Held]:
         """Pull once, and hold what may be handled beside other messages: from now on its leases are renewed."""
         place = (queue, self.consumer.group)
-        deliveries = await self._broker.pull(
-            *place, worker=self._worker, limit=limit, lease=self.consumer.lease, wait=wait
-        )
+        deliveries = await self._lease(place, limit, wait)
         if not deliveries:
             self._looks.found_nothing(place)
             return []
-        self._gate.begun(place, len(deliveries))
-        deliveries = self._without_suspects(queue, deliveries)
-        self._delivered(deliveries)
-        return self._hold(deliveries)
+        return self._hold(self._without_suspects(queue, deliveries))
+
+    async def _lease(self, place: Place, limit: int, wait: timedelta = NO_WAIT) -> list[Delivery]:
+        """Pull once, and count what came."""
+        lease = self.consumer.lease
+        deliveries = await self._broker.pull(*place, worker=self._worker, limit=limit, lease=lease, wait=wait)
+        if deliveries:
+            self._gate.begun(place, len(deliveries))
+            self._delivered(deliveries)
+        return deliveries
 
     async def _fill(self, queue: QueueName, batch: list[Held], size: int) -> None:
         """Wait a while for a batch to become full."""
