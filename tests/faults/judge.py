@@ -135,7 +135,7 @@ def reconcile(
 def _stories(names: Sequence[str], rows: Sequence[Row], worked: dict[str, list[list[Any]]]) -> tuple[str, ...]:
     """Tell what happened to some messages: what the journal has, and what workers wrote down."""
     told = {
-        name: [f"{row['event']} {row.get('worker') or ''}" for row in rows if row["message_id"] == name]
+        name: [f"{row['event']} {row.get('worker') or ''}" for row in rows if row.get("message_id") == name]
         for name in names
     }
     seen = {
