@@ -24,7 +24,7 @@ import asyncpg
 
 from godwit.store.postgres import PostgresStore
 from tests.servers.lasting import lasting
-from tests.servers.processes import HOST, ServerDown, as_ordinary_user, await_server, free_ports, stop
+from tests.servers.processes import HOST, ServerDown, as_ordinary_user, await_server, free_ports, start, stop
 
 T = TypeVar("T")
 
@@ -72,11 +72,7 @@ class PostgresServer:
         for name, value in {**self.settings, "unix_socket_directories": str(self.folder)}.items():
             command += ["-c", f"{name}={value}"]
         log = self.folder / "log"
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                **self.identity,
-            )  # fmt: skip
+        process = start(command, log, **self.identity)
         self._processes.append(process)
         try:
             await_server(self._ready, process, log)

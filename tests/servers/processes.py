@@ -6,11 +6,14 @@ import contextlib
 import os
 import pwd
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from tests.stolen import calm
 HOST = "127.0.0.1"
 START_SECONDS = 90
 STOP_SECONDS = 20
+_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+"""Becomes the command that follows our pid, which Linux kills when we end; not if we ended before that was arranged."""
 
 
 class ServerDown(RuntimeError):
@@ -64,6 +69,34 @@ def as_ordinary_user(folder: Path, *names: str) -> dict[str, Any]:
     raise ServerDown(f"root must step down for this server, and there is no user {' or '.join(names)}")
 
 
+def start(command: Sequence[str | Path], log: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a server that ends with this process, however that ends; its words are added to the log."""
+    if shutil.which(_ENDS_WITH_US[0]):
+        command = [*_ENDS_WITH_US, str(os.getpid()), *command]
+
+    def started() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # an interrupt of the terminal is for pytest, which then stops its servers
+                **options,
+            )
+
+    return _starter().submit(started).result()
+
+
+@cache
+def _starter() -> ThreadPoolExecutor:
+    """Return the thread that starts all servers: Linux kills them when it ends, and those of event loops end early."""
+    return ThreadPoolExecutor(1, thread_name_prefix="starter")
+
+
+os.register_at_fork(after_in_child=_starter.cache_clear)  # a fork has none of our threads
+
+
 def await_server(
     ready: Callable[[], bool], process: subprocess.Popen[Any], log: Path, *, seconds: float = START_SECONDS
 ) -> None:
@@ -86,3 +119,13 @@ def stop(process: subprocess.Popen[Any], how: signal.Signals = signal.SIGTERM) -
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started, whichever of its threads did; none when it is gone."""
+    with contextlib.suppress(OSError):
+        found: list[int] = []
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+        return found
+    return []

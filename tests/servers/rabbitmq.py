@@ -1,6 +1,6 @@
 """Private RabbitMQ nodes: own home, own epmd, own ports and folders; killed and started again in place.
 
-A node is an Erlang VM that `rabbitmq-server` starts as its child, so the pid to kill is the VM's, which it writes down.
+A node is an Erlang VM. `rabbitmq-server` becomes it, as under systemd, so that the pid we start is the one to kill.
 epmd, the Erlang port mapper, would outlive everybody: each cluster runs one of its own in the foreground.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.servers.lasting import lasting
-from tests.servers.processes import HOST, ServerDown, accepts, await_server, free_ports, stop
+from tests.servers.processes import HOST, ServerDown, accepts, await_server, free_ports, start, stop
 from tests.servers.redis import make_certificate
 
 _BIN = Path(os.environ.get("GODWIT_TEST_RABBITMQ", "/usr/lib/rabbitmq/bin"))
@@ -54,14 +54,6 @@ cluster_formation.randomized_startup_delay_range.max = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Epmd:
-    """The port mapper of one cluster."""
-
-    port: int
-    process: subprocess.Popen[bytes]
-
-
-@dataclass(frozen=True, kw_only=True)
 class RabbitNode:
     """One node; everything but its process stays the same over restarts."""
 
@@ -88,7 +80,7 @@ class RabbitNode:
     @property
     def pid(self) -> int:
         """The Erlang VM now serving, or the last one."""
-        return int((self.folder / "pid").read_text())
+        return self._processes[-1].pid
 
     @property
     def alive(self) -> bool:
@@ -110,10 +102,11 @@ class RabbitNode:
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(folder / "log"),
-            "RABBITMQ_PID_FILE": str(folder / "pid"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
             "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "schema"),
             "RABBITMQ_SCHEMA_DIR": str(folder / "schema"),
+            # Else its script stays as the parent of the VM, which then outlives us: only our own children end with us.
+            "RUNNING_UNDER_SYSTEMD": "true",
             # No busy waiting of schedulers: several nodes share two cores with the tests.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
                 "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none +S 2:2"
@@ -122,17 +115,7 @@ class RabbitNode:
 
     def launch(self) -> None:
         """Start it without waiting."""
-        (self.folder / "pid").unlink(missing_ok=True)
-        with (self.folder / "out").open("ab") as out:
-            process = subprocess.Popen(
-                [_BIN / "rabbitmq-server"],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._processes.append(process)
+        self._processes.append(start([_BIN / "rabbitmq-server"], self.folder / "out", env=self.environment))
 
     def await_ready(self) -> None:
         """Return when it takes connections."""
@@ -193,14 +176,13 @@ class RabbitNode:
         self.evaluate("[dets:sync(Table) || Table <- dets:all()].")
 
     def _ready(self) -> bool:
-        return accepts(self.port) and (self.folder / "pid").exists()
+        return accepts(self.port)
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.alive:
             return
         process = self._processes[-1]
-        with contextlib.suppress(ProcessLookupError, FileNotFoundError, ValueError):
-            os.kill(self.pid, number)
+        process.send_signal(number)
         try:
             process.wait(_GONE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -230,15 +212,6 @@ def _run(node: RabbitNode, program: str, *words: str) -> str:
     if done.returncode:
         raise ServerDown(f"{program} {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout
-
-
-def _epmd() -> subprocess.Popen[bytes]:
-    (port,) = free_ports(1)
-    process = subprocess.Popen(
-        ["epmd", "-port", str(port), "-address", HOST], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    process.epmd_port = port  # type: ignore[attr-defined]
-    return process
 
 
 def _node(
@@ -282,10 +255,10 @@ def cluster(
             "rabbitmq-server is not installed. Install it (apt-get install rabbitmq-server) or run ./dev test."
         )
     folder = Path(tempfile.mkdtemp(prefix="godwit-rabbitmq-", dir=None if on_disk else _in_memory()))
-    epmd = _epmd()
+    epmd_port, *ports = free_ports(1 + 2 * nodes)
+    epmd = start(["epmd", "-port", str(epmd_port), "-address", HOST], folder / "epmd")
     made: list[RabbitNode] = []
     try:
-        ports = free_ports(2 * nodes)
         names = [f"godwit{ports[2 * n]}n{n}@localhost" for n in range(nodes)]
         extra = ""
         if nodes > 1:
@@ -293,7 +266,6 @@ def cluster(
             extra += "".join(
                 f"cluster_formation.classic_config.nodes.{n + 1} = {name}\n" for n, name in enumerate(names)
             )
-        epmd_port = int(epmd.epmd_port)  # type: ignore[attr-defined]
         for n in range(nodes):
             own = (extra, ()) if n else (extra + configuration, tuple(plugins))
             made.append(_node(folder / f"n{n}", n, ports[2 * n : 2 * n + 2], epmd_port, *own))

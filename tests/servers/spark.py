@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 
 from godwit.pipeline import classes
-from tests.servers.processes import HOST, accepts, await_server, free_ports, stop
+from tests.servers.processes import HOST, accepts, await_server, children, free_ports, start, stop
 
 WORKERS = 2
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
@@ -34,7 +34,7 @@ class SparkCluster:
         return [
             pid
             for worker in self.workers
-            for pid in _children(worker.pid)
+            for pid in children(worker.pid)
             if b"CoarseGrainedExecutorBackend" in _command(pid)
         ]
 
@@ -63,23 +63,19 @@ def spark_cluster() -> Iterator[SparkCluster]:
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
 
-        def start(name: str, *arguments: str) -> subprocess.Popen[bytes]:
-            log = folder / f"{name}.log"
-            with log.open("wb") as output:
-                process = subprocess.Popen(
-                    [str(home / "bin" / "spark-class"), *arguments], env=environment, stdin=subprocess.DEVNULL,
-                    stdout=output, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True,
-                )  # fmt: skip
+        def run(name: str, *arguments: str) -> subprocess.Popen[bytes]:
+            program, log = home / "bin" / "spark-class", folder / f"{name}.log"
+            process = start([program, *arguments], log, env=environment, cwd=folder)
             stack.callback(stop, process)
             return process
 
-        master = start(
+        master = run(
             "master", "org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port),
             "--webui-port", str(pages[0]),
         )  # fmt: skip
         await_server(lambda: accepts(port), master, folder / "master.log")
         workers = tuple(
-            start(
+            run(
                 f"worker{number}", "org.apache.spark.deploy.worker.Worker", url, "--host", HOST, "--cores", "1",
                 "--memory", "1g", "--work-dir", str(folder / f"work{number}"), "--webui-port", str(pages[1 + number]),
             )
@@ -89,15 +85,6 @@ def spark_cluster() -> Iterator[SparkCluster]:
             log = folder / f"worker{number}.log"
             await_server(lambda log=log: "Successfully registered with master" in log.read_text(), worker, log)  # type: ignore[misc]
         yield SparkCluster(url=url, workers=workers)
-
-
-def _children(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        children: list[int] = []
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children += map(int, (task / "children").read_text().split())
-        return children
-    return []
 
 
 def _command(pid: int) -> bytes:
