@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
-
-import msgspec
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.envelope import Envelope
-from godwit.core.errors import InvalidSchedule, ScheduleNotFound, StoreRequired
+from godwit.core.errors import InvalidSchedule, StoreRequired
 from godwit.core.message import Message, Scheduling
 from godwit.core.names import MessageId, QueueName, new_message_id
-from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus, single_id
-from godwit.core.schedule_rules import check_due, check_expiry
+from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus
+from godwit.core.schedule_rules import check_due
 from godwit.core.schedule_statuses import MinuteStatus, minute_status
 from godwit.core.settings import SchedulerSettings
 from godwit.core.statuses import MessageStatus
-from godwit.runtime.scheduler_bulk import CANCELLED_AT_ONCE, Loaded, Progress, Row, loaded
+from godwit.runtime.scheduler_analytics import ScheduleAnalytics, analysed
+from godwit.runtime.scheduler_bulk import Campaigns, Loaded, Progress, Row
 from godwit.runtime.scheduler_doubts import Ask, Doubts
 from godwit.runtime.scheduler_health import (
     SchedulerEntry,
@@ -29,24 +27,17 @@ from godwit.runtime.scheduler_health import (
     scheduler_check,
     schedulers,
 )
-from godwit.runtime.scheduler_recurring import RecurringSchedules, misfire_of, unscheduled
+from godwit.runtime.scheduler_recurring import RecurringSchedules, misfire_of
 from godwit.runtime.scheduler_sending import Sender
+from godwit.runtime.scheduler_single import SingleMessages
 from godwit.runtime.scheduler_ticking import Ticked, Ticker
-from godwit.store.schedules import Backlog, CampaignState, Lateness, Schedules
+from godwit.store.schedules import Backlog, CampaignState, Schedules
 from godwit.telemetry.health import HealthCheck
 
 Prepare = Callable[[Message], Envelope]
 Publish = Callable[[Message, datetime], Awaitable[MessageId]]
 StatusOf = Callable[[MessageId], Awaitable[MessageStatus | None]]
 _OWN: Final = ("starts_at", "ends_at", "max_occurrences")
-
-
-class ScheduleAnalytics(msgspec.Struct, frozen=True, kw_only=True):
-    """How well a schedule, a campaign or all of them are kept; `skipped` times passed while no scheduler ran."""
-
-    lateness: Lateness
-    skipped: int | None = None
-    occurrences: int | None = None
 
 
 class MessageScheduler:
@@ -81,13 +72,7 @@ class MessageScheduler:
         doubts = Doubts(broker.journal, ask=ask)
         self._sender = Sender(broker, schedules, owner=owner, window_of=window_of, doubts=doubts, clock=clock)
         self._ticker = Ticker(
-            schedules,
-            self._sender,
-            self.health,
-            owner=owner,
-            settings=settings,
-            retention=retention,
-            clock=clock,
+            schedules, self._sender, self.health, owner=owner, settings=settings, retention=retention, clock=clock
         )
         self._kept_recurring = RecurringSchedules(
             schedules, self._sender, prepare=prepare, settings=settings, tick=self._ticker.tick, clock=clock
@@ -98,6 +83,16 @@ class MessageScheduler:
         if self._kept is None:
             raise StoreRequired("Scheduling")
         return self._kept
+
+    @property
+    def _singles(self) -> SingleMessages:
+        return SingleMessages(self._schedules, self._sender, prepare=self._prepare, clock=self._clock)
+
+    @property
+    def _campaigns(self) -> Campaigns:
+        return Campaigns(
+            self._schedules, self._sender, prepare=self._prepare, settings=self._settings, clock=self._clock
+        )
 
     @property
     def _recurring(self) -> RecurringSchedules:
@@ -145,38 +140,22 @@ class MessageScheduler:
         ahead_ms = due_ms - self._clock.now_ms()
         if self._kept is None or ahead_ms <= milliseconds(self._settings.look_ahead):
             return await self._publish(message, deliver_at)
-        check_expiry(message.expires_at, deliver_at)
-        envelope = self._prepare(unscheduled(message))
-        firing = Firing(
-            id=single_id(envelope.id),
-            queue=envelope.queue,
-            message_id=envelope.id,
-            fire_at=deliver_at,
-            deliver_at=deliver_at,
-            message=envelope.body,
-        )
-        await self._schedules.put([firing])
-        return envelope.id
+        return await self._singles.add(message, deliver_at)
 
     async def reschedule(self, message_id: MessageId, deliver_at: datetime) -> None:
         """Give a scheduled message another time; raises `ScheduleNotFound` when it is no longer in the store."""
         check_due(deliver_at, now_ms=self._clock.now_ms(), max_future=self._settings.max_future)
-        if not await self._schedules.move(single_id(message_id), deliver_at):
-            raise ScheduleNotFound(message_id)
+        await self._singles.move(message_id, deliver_at)
 
     async def firing(self, message_id: MessageId) -> Firing | None:
         """Return what is known of a scheduled message, or of one firing of a schedule or campaign."""
-        return await self._schedules.find(single_id(message_id)) or await self._found(message_id)
+        return await self._singles.find(message_id)
 
     async def status(self, message_id: MessageId) -> MinuteStatus | None:
         """Say where a scheduled message stands: CREATED, QUEUED, SENDING, SENT or FAILED; None when it is unknown."""
         firing = await self.firing(message_id)
         message = None if self._status_of is None else await self._status_of(message_id)
         return minute_status(firing, None if message is None else message.status)
-
-    async def _found(self, message_id: MessageId) -> Firing | None:
-        known = _uuid(message_id)
-        return None if known is None else await self._schedules.find(known)
 
     # What recurs
 
@@ -217,7 +196,7 @@ class MessageScheduler:
         """Let a schedule, or a scheduled message, fire no more until it is resumed; what was to come is taken back."""
         found = await self._schedules.get(schedule_id)
         if found is None:
-            await self._hold(schedule_id, paused=True)
+            await self._singles.hold(schedule_id, paused=True)
         else:
             await self._recurring.become(found, ScheduleStatus.PAUSED)
 
@@ -225,25 +204,16 @@ class MessageScheduler:
         """Let a paused schedule, or message, go on; times that passed meanwhile are not made up for."""
         found = await self._schedules.get(schedule_id)
         if found is None:
-            await self._hold(schedule_id, paused=False)
+            await self._singles.hold(schedule_id, paused=False)
         else:
             await self._recurring.become(found, ScheduleStatus.ACTIVE)
 
     async def cancel(self, schedule_id: str) -> bool:
         """End a schedule, or a scheduled message, for good; say whether that prevented anything."""
         found = await self._schedules.get(schedule_id)
-        if found is not None:
-            return await self._recurring.become(found, ScheduleStatus.CANCELLED)
-        firing = await self.firing(schedule_id)
-        if firing is None:
-            raise ScheduleNotFound(schedule_id)
-        voided = await self._schedules.void([firing.id], now=self._now)
-        had = await self._sender.take_back(voided.sent, for_good=False)
-        return had > 0 or voided.count > len(voided.sent)
-
-    async def _hold(self, message_id: MessageId, *, paused: bool) -> None:
-        if not await self._schedules.hold(single_id(message_id), paused=paused):
-            raise ScheduleNotFound(message_id)
+        if found is None:
+            return await self._singles.cancel(schedule_id)
+        return await self._recurring.become(found, ScheduleStatus.CANCELLED)
 
     async def get(self, schedule_id: str) -> Schedule:
         """Return a schedule; raises `ScheduleNotFound`."""
@@ -268,11 +238,7 @@ class MessageScheduler:
     ) -> ScheduleAnalytics:
         """Compare planned and actual times of a schedule's firings, of a campaign's, or of all."""
         found = None if schedule_id is None else await self.get(schedule_id)
-        return ScheduleAnalytics(
-            lateness=await self._schedules.lateness(schedule_id=schedule_id, campaign=campaign, since=since),
-            skipped=None if found is None else found.skipped,
-            occurrences=None if found is None else found.occurrences,
-        )
+        return await analysed(self._schedules, found, campaign=campaign, since=since)
 
     # Campaigns
 
@@ -282,30 +248,15 @@ class MessageScheduler:
         Rows are read in a thread, a few thousand at a time, while others are being stored. One that cannot be scheduled
         stops the load and is named; those before it are stored, and the corrected rows can simply be loaded again.
         """
-        return await loaded(
-            self._schedules,
-            campaign,
-            rows,
-            prepare=self._prepare,
-            clock=self._clock,
-            max_future=self._settings.max_future,
-            progress=progress,
-        )
+        return await self._campaigns.load(campaign, rows, progress=progress)
 
     async def cancel_campaign(self, campaign: str) -> int:
         """Cancel everything of a campaign that has not been delivered, and let it take no more; return how many."""
-        count = 0
-        while (voided := await self._schedules.cancel_campaign(campaign, now=self._now, limit=CANCELLED_AT_ONCE)).count:
-            count += voided.count
-            await self._sender.take_back(voided.sent, for_good=False)
-        return count
+        return await self._campaigns.cancel(campaign)
 
     async def campaign(self, name: str) -> CampaignState:
         """Return how a campaign stands; raises `ScheduleNotFound`."""
-        found = await self._schedules.campaign(name)
-        if found is None:
-            raise ScheduleNotFound(name)
-        return found
+        return await self._campaigns.state(name)
 
     # Running
 
@@ -339,10 +290,3 @@ class MessageScheduler:
         if self._kept is None:
             raise StoreRequired("A scheduler")
         return self._ticker
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

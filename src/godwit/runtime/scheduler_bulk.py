@@ -1,4 +1,4 @@
-"""Campaigns: many messages, each with its key and time, prepared as a store takes them."""
+"""Campaigns: many messages, each with its key and time, prepared as a store takes them; and their cancellation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import msgspec
 
 from godwit.core.clock import Clock, from_ms
 from godwit.core.envelope import Envelope
-from godwit.core.errors import GodwitError, InvalidSchedule
+from godwit.core.errors import GodwitError, InvalidSchedule, ScheduleNotFound
 from godwit.core.message import Message
 from godwit.core.schedule import campaign_ids
 from godwit.core.schedule_rules import LONGEST_KEY, check_due, check_expiry, check_name
-from godwit.store.schedules import Loading, Schedules
+from godwit.core.settings import SchedulerSettings
+from godwit.runtime.scheduler_sending import Sender
+from godwit.store.schedules import CampaignState, Loading, Schedules, Voided
 
 BATCH: Final = 20_000
 """Rows of one transaction: a load that is stopped loses no more than these."""
@@ -53,29 +55,55 @@ _lines = msgspec.json.Decoder(_Line)
 _fields: Final = ("payload", "type", "priority", "attributes", "ordering_key")
 
 
-async def loaded(
-    schedules: Schedules,
-    campaign: str,
-    rows: Iterable[Row],
-    *,
-    prepare: Callable[[Message], Envelope],
-    clock: Clock,
-    max_future: timedelta,
-    progress: Progress | None = None,
-) -> Loaded:
-    """Store a campaign's rows and say how many there were and how many of them were new."""
-    check_name("campaign", campaign)
-    read = 0
+class Campaigns:
+    """Loads campaigns into the store, cancels what is left of them, and knows how they stand."""
 
-    def report(count: int, added: int) -> None:
-        nonlocal read
-        read = count
-        if progress is not None:
-            progress(count, added)
+    def __init__(
+        self,
+        schedules: Schedules,
+        sender: Sender,
+        *,
+        prepare: Callable[[Message], Envelope],
+        settings: SchedulerSettings,
+        clock: Clock,
+    ) -> None:
+        self._schedules, self._sender, self._prepare = schedules, sender, prepare
+        self._settings, self._clock = settings, clock
 
-    wanted = prepared(campaign, rows, prepare=prepare, clock=clock, max_future=max_future)
-    added = await schedules.load(campaign, wanted, size=BATCH, report=report)
-    return Loaded(read=read, added=added)
+    async def load(self, name: str, rows: Iterable[Row], *, progress: Progress | None = None) -> Loaded:
+        """Store a campaign's rows and say how many there were and how many of them were new."""
+        check_name("campaign", name)
+        read = 0
+
+        def report(count: int, added: int) -> None:
+            nonlocal read
+            read = count
+            if progress is not None:
+                progress(count, added)
+
+        max_future = self._settings.max_future
+        wanted = prepared(name, rows, prepare=self._prepare, clock=self._clock, max_future=max_future)
+        added = await self._schedules.load(name, wanted, size=BATCH, report=report)
+        return Loaded(read=read, added=added)
+
+    async def cancel(self, name: str) -> int:
+        """Cancel everything of a campaign that has not been delivered, and let it take no more; return how many."""
+        count = 0
+        while (voided := await self._void(name)).count:
+            count += voided.count
+            await self._sender.take_back(voided.sent, for_good=False)
+        return count
+
+    async def state(self, name: str) -> CampaignState:
+        """Return how a campaign stands; raises `ScheduleNotFound`."""
+        found = await self._schedules.campaign(name)
+        if found is None:
+            raise ScheduleNotFound(name)
+        return found
+
+    async def _void(self, name: str) -> Voided:
+        now = from_ms(self._clock.now_ms())
+        return await self._schedules.cancel_campaign(name, now=now, limit=CANCELLED_AT_ONCE)
 
 
 def prepared(
