@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 import msgspec
 
@@ -18,7 +17,6 @@ from godwit.core.envelope import seal
 from godwit.core.message import Message
 from godwit.core.names import QueueName
 from godwit.pipeline.campaigns import Campaign
-from godwit.store.plans import Planned
 from godwit.store.urls import connect
 
 if TYPE_CHECKING:
@@ -109,11 +107,8 @@ class Staging:
         yield _said(asyncio.run(self._stage(messages(batch, self._campaign, self._around) for batch in batches)))
 
     async def _stage(self, parts: Iterable[pa.RecordBatch]) -> int:
-        rows = (row for part in parts for row in zip(*(column.to_pylist() for column in part.columns), strict=True))
         async with connect(self._url) as store:
-            return await store.plans.stage(
-                self._run_id, (Planned(UUID(known), key, due, message) for known, key, due, message in rows)
-            )
+            return await store.plans.stage(self._run_id, parts)
 
 
 def _said(written: int) -> pa.RecordBatch:

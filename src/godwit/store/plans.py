@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
-from uuid import UUID
 
 import msgspec
 
@@ -22,15 +21,6 @@ from godwit.core.names import QueueName
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class Planned(msgspec.Struct, frozen=True):
-    """One message of a plan; its key is its own within the campaign, its id is made from both."""
-
-    id: UUID
-    key: str
-    deliver_at: datetime
-    message: bytes
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +43,11 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plans(Protocol):
-    """Keeps campaigns as they are planned."""
+    """Keeps campaigns as they are planned.
+
+    Messages come in batches of Arrow whose columns are `id` (a UUID as text, made from campaign and key), `key`,
+    `deliver_at` and `message`.
+    """
 
     def alone(self, campaign: str) -> AbstractAsyncContextManager[bool]:
         """Begin a plan; give whether the campaign has had no message yet, so that parts may be added at once.
@@ -66,12 +60,11 @@ class Plans(Protocol):
     async def add(self, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:
         """Add messages of a campaign's first plan, in steps; return how many they are. Those that are there stay.
 
-        Columns are `id` (a UUID as text), `key`, `deliver_at` and `message`. Raises `InvalidSchedule` when the campaign
-        was cancelled meanwhile.
+        Raises `InvalidSchedule` when the campaign was cancelled meanwhile.
         """
         ...
 
-    async def stage(self, run_id: str, planned: Iterable[Planned]) -> int:
+    async def stage(self, run_id: str, parts: Iterable[pa.RecordBatch]) -> int:
         """Keep a part of a plan, as a whole or not at all; return how many messages it has.
 
         A part that is staged again counts once.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
 
 import pyarrow as pa
 
 from godwit.core.faults import killer
 from godwit.core.names import QueueName
 from godwit.store.contract import Store
-from godwit.store.plans import Planned
 from godwit.store.postgres import filling
 from godwit.store.sqlite import loading
 from godwit.store.urls import connect
@@ -20,8 +22,17 @@ QUEUE = QueueName("birthdays")
 STEP = 10
 
 
+class Planned(NamedTuple):
+    """One message of a plan."""
+
+    id: UUID
+    key: str
+    deliver_at: datetime
+    message: bytes
+
+
 def part(rows: Sequence[Planned]) -> pa.RecordBatch:
-    """Return messages as a plan adds them."""
+    """Return messages as stores take them."""
     return pa.record_batch(
         {
             "id": pa.array([str(one.id) for one in rows], pa.string()),

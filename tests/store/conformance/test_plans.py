@@ -11,9 +11,12 @@ from godwit.core.errors import InvalidSchedule, StagingLost
 from godwit.core.names import QueueName
 from godwit.core.schedule import campaign_id
 from godwit.store.contract import Store
-from godwit.store.plans import Applied, Plan, Planned
+from godwit.store.plans import Applied, Plan
+from godwit.store.postgres import plans as postgres_plans
+from godwit.store.sqlite import plans as sqlite_plans
 from tests.faults.crew import Crew
 from tests.store.conformance import adder
+from tests.store.conformance.adder import Planned, part
 from tests.store.conformance.harness import StoreHarness
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -27,7 +30,7 @@ def planned(key: str, at: datetime = NOW + DAY, message: bytes = b"{}") -> Plann
 
 async def apply(store: Store, rows: Sequence[Planned], run_id: str = "0000000000001-a", *, extra: int = 0) -> Applied:
     half = len(rows) // 2
-    staged = await store.plans.stage(run_id, rows[:half]) + await store.plans.stage(run_id, rows[half:])
+    staged = sum([await store.plans.stage(run_id, [part(some)]) for some in (rows[:half], rows[half:])])
     plan = Plan(
         run_id=run_id,
         campaign="birthdays",
@@ -61,6 +64,25 @@ async def test_who_moved_is_moved_and_who_left_is_cancelled(store: Store) -> Non
         "comes": NOW + DAY,
         "talks": NOW + DAY,
     }
+
+
+async def test_however_many_leave_all_of_them_are_cancelled_and_nobody_else(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_plans, "CANCEL_AT_ONCE", 7)
+    monkeypatch.setattr(sqlite_plans, "AT_ONCE", 7)
+    rows = [planned(f"u{number}", NOW + DAY * (1 + number % 3)) for number in range(90)]
+    await apply(store, rows)
+    due = NOW + 2 * DAY  # a third of them
+    claimed = await store.schedules.claim(now=NOW, until=due, limit=30, owner="s", lease=LEASE)
+    await store.schedules.confirm([one.id for one in claimed], owner="s", now=NOW)
+    stays = rows[::2]
+    left = [one for one in rows if one not in stays]
+    assert await apply(store, stays, "0000000000002-b") == Applied(added=0, moved=0, cancelled=len(left))
+    sent = {one.id for one in claimed}
+    assert set(await waiting(store)) == {one.key for one in stays if one.id not in sent}
+    recalled = await store.schedules.cancelling(now=NOW + DAY, limit=1_000)
+    assert {one.id for one in recalled} == {one.id for one in left if one.id in sent}
 
 
 async def test_what_lies_outside_the_horizon_stays(store: Store) -> None:
@@ -128,7 +150,7 @@ async def test_what_was_staged_is_forgotten_once_applied(store: Store) -> None:
 
 async def test_a_part_that_is_staged_again_counts_once(store: Store) -> None:
     rows = [planned(f"u{number}") for number in range(10)]
-    await store.plans.stage("0000000000001-a", rows[5:])
+    await store.plans.stage("0000000000001-a", [part(rows[5:])])
     assert await apply(store, rows) == Applied(added=10, moved=0, cancelled=0)
 
 

@@ -9,11 +9,10 @@ import pytest
 
 from godwit.core.names import QueueName
 from godwit.core.schedule import campaign_id
-from godwit.store.plans import Planned
 from godwit.store.postgres import PostgresStore, columns
 from godwit.store.postgres.loading import packed
 from tests.servers.postgres import fresh_database
-from tests.store.conformance.adder import part
+from tests.store.conformance.adder import Planned, part
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -120,3 +120,38 @@ async def test_the_recorders_statements_find_open_rows_by_index(connection: Any,
             known = [scan for scan in found if scan[0] in ("queue_deliveries", "queue_messages")]
             assert known
             assert [scan for scan in known if scan[1] == "Seq Scan"] == [], name
+
+
+STAGED = """
+INSERT INTO staging_plan (run_id, id, key, deliver_at, envelope)
+    SELECT $1, md5(n::text)::uuid, 'k' || n, now() + interval '1 day', '{}' FROM generate_series($2::int, $3::int) n
+"""
+FILLED = """
+INSERT INTO schedule_firings (id, campaign, key, queue_name, message_id, fire_at, deliver_at, envelope)
+    SELECT id, 'b', key, 'q', id::text, deliver_at, deliver_at, envelope FROM staging_plan
+"""
+
+
+def kinds(plan: dict[str, Any]) -> Iterator[str]:
+    """Give what a plan does, step by step."""
+    yield plan["Node Type"]
+    for part in plan.get("Plans", ()):
+        yield from kinds(part)
+
+
+@pytest.mark.parametrize("name", ["plans/gone", "plans/apply"])
+async def test_a_large_plan_is_joined_as_a_whole_whatever_was_staged_before(name: str) -> None:
+    arguments = {"plans/gone": ("new", "b", NOW, NOW + 7 * DAY), "plans/apply": ("new", "b", "q")}[name]
+    with fresh_database() as made:
+        opened = await asyncpg.connect(made)
+        try:
+            await opened.execute(STAGED, "old", 1, 30_000)
+            await opened.execute(FILLED)
+            await opened.execute("ANALYZE staging_plan")  # as the server does by itself now and then
+            await opened.execute("DELETE FROM staging_plan")
+            await opened.execute(STAGED, "new", 5_000, 35_000)
+            await opened.execute(sql("plans/look"))
+            plan = json.loads(await opened.fetchval(f"EXPLAIN (FORMAT JSON) {sql(name)}", *arguments))[0]["Plan"]
+        finally:
+            await opened.close()
+    assert "Nested Loop" not in set(kinds(plan)), plan

@@ -26,19 +26,33 @@ Field: TypeAlias = bytes | np.ndarray | pa.Array
 """A value that all rows share, a matrix with a row of bytes for each, or a column of bytes of any length."""
 
 
+class Messages:
+    """A plan's messages (`id`, a UUID as text, `key`, `deliver_at` and `message`) as fields of COPY."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.text = fixed(batch.column("id"), 36)
+        digits = bytes.fromhex(self.text[:, _DIGITS].tobytes().decode())
+        self.ids = np.frombuffer(digits, np.uint8).reshape(len(self.text), 16)
+        instants = pc.cast(batch.column("deliver_at"), pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+        self.due = _big_endian(instants - _EPOCH_US, ">i8")
+        self.key, self.message = (batch.column(name).cast(pa.binary()) for name in ("key", "message"))
+
+
 def firings(campaign: str, queue: QueueName, batch: pa.RecordBatch) -> pa.BinaryArray:
     """Return a plan's messages as rows of `schedule_firings`, by id.
 
     Ids are hashes. In their order each page of the index that holds them is visited once a batch.
     """
-    text = fixed(batch.column("id"), 36)
-    ids = np.frombuffer(bytes.fromhex(text[:, _DIGITS].tobytes().decode()), np.uint8).reshape(len(text), 16)
-    instants = pc.cast(batch.column("deliver_at"), pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    due = _big_endian(instants - _EPOCH_US, ">i8")
-    key, message = (batch.column(name).cast(pa.binary()) for name in ("key", "message"))
-    made = rows([ids, campaign.encode(), key, queue.encode(), text, due, due, message])
-    order = np.argsort(np.ascontiguousarray(ids[:, :8]).view(">u8").ravel().astype(np.uint64))
+    one = Messages(batch)
+    made = rows([one.ids, campaign.encode(), one.key, queue.encode(), one.text, one.due, one.due, one.message])
+    order = np.argsort(np.ascontiguousarray(one.ids[:, :8]).view(">u8").ravel().astype(np.uint64))
     return made.take(pa.array(order))
+
+
+def staged(run_id: str, batch: pa.RecordBatch) -> pa.BinaryArray:
+    """Return a plan's messages as rows of `staging_plan`."""
+    one = Messages(batch)
+    return rows([run_id.encode(), one.ids, one.key, one.due, one.message])
 
 
 def sent(made: pa.BinaryArray) -> Iterator[memoryview]:

@@ -1,8 +1,8 @@
-"""A campaign's first plan into PostgreSQL: columns by COPY, straight into the table, by several tasks at once."""
+"""Plans into PostgreSQL: columns by COPY, by several tasks at once; a campaign's first one straight into the table."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 STEP_ROWS: Final = 200_000
 """Many, because rows go by id: the more of them, the more find their place in the index beside each other."""
 STEP_BYTES: Final = 64 << 20
-_PATIENCE_SECONDS: Final = 600
+STAGED: Final = ("run_id", "id", "key", "deliver_at", "envelope")
+_PATIENCE_SECONDS: Final = 3_600
+"""What a task copies may be one statement of minutes."""
 
 
 async def fill(connection: asyncpg.Connection, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:
@@ -53,18 +55,38 @@ async def _stored(connection: asyncpg.Connection, campaign: str, made: pa.Binary
 
 async def _copied(connection: asyncpg.Connection, made: pa.BinaryArray, *, straight: bool) -> int:
     table, schema = ("schedule_firings", None) if straight else ("loading", "pg_temp")
+    return await _copy(connection, table, COLUMNS, [made], schema=schema)
+
+
+async def stage(connection: asyncpg.Connection, run_id: str, parts: Iterable[pa.RecordBatch]) -> int:
+    """Keep a part of a plan under a run's id, in one piece; return how many messages it has."""
+    from godwit.store.postgres import columns
+
+    made = (columns.staged(run_id, part) for part in _steps(parts))
+    return await _copy(connection, "staging_plan", STAGED, made)
+
+
+async def _copy(
+    connection: asyncpg.Connection,
+    table: str,
+    columns: Sequence[str],
+    made: Iterable[pa.BinaryArray],
+    *,
+    schema: str | None = None,
+) -> int:
     said: str = await connection.copy_to_table(
-        table, source=_whole(made), columns=COLUMNS, schema_name=schema, format="binary", timeout=_PATIENCE_SECONDS
+        table, source=_whole(made), columns=columns, schema_name=schema, format="binary", timeout=_PATIENCE_SECONDS
     )
     return int(said.rsplit(maxsplit=1)[-1])
 
 
-async def _whole(made: pa.BinaryArray) -> AsyncIterator[bytes | memoryview]:
+async def _whole(made: Iterable[pa.BinaryArray]) -> AsyncIterator[bytes | memoryview]:
     from godwit.store.postgres import columns
 
     yield columns.SIGNATURE
-    for piece in columns.sent(made):
-        yield piece
+    for one in made:
+        for piece in columns.sent(one):
+            yield piece
     yield columns.END
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import asyncpg
@@ -46,9 +46,8 @@ class PostgresSchedules:
             if await connection.fetchrow(sql("schedules/replace"), *values_of(schedule)) is None:
                 return None
             ids = await _ids(connection, "of_schedule", schedule.id, now)
-            dropped = await connection.fetch(sql("schedules/drop"), ids)
             published = await _ids(connection, "published_of_schedule", schedule.id, now)
-            voided = await _recalled(connection, len(dropped), ids, published, now)
+            voided = await dropped(connection, ids, published, now)
             await connection.execute(sql("schedules/uncount"), schedule.id, voided.count)
         return voided
 
@@ -163,9 +162,8 @@ class PostgresSchedules:
         async with self._database.transaction("cancelling a campaign") as connection:
             await connection.execute(sql("schedules/close_campaign"), name)
             ids = await _ids(connection, "of_campaign", name, limit)
-            dropped = await connection.fetch(sql("schedules/drop"), ids)
             published = await _ids(connection, "published_of_campaign", name, now, limit)
-            voided = await _recalled(connection, len(dropped), ids, published, now)
+            voided = await dropped(connection, ids, published, now)
             await connection.execute(sql("schedules/count_campaign"), name, 0, voided.count)
         return voided
 
@@ -197,13 +195,12 @@ class PostgresSchedules:
             self._days.add(day)
 
 
-async def void_where(
-    connection: asyncpg.Connection, waiting: str, published: str, values: Sequence[Any], now: datetime
-) -> int:
-    """Cancel the firings that two statements find, one among those that wait, one in history; return how many."""
-    ids, gone = [[row["id"] for row in await connection.fetch(sql(name), *values)] for name in (waiting, published)]
-    dropped = await connection.fetch(sql("schedules/drop"), ids)
-    return (await _recalled(connection, len(dropped), ids, gone, now)).count
+async def dropped(
+    connection: asyncpg.Connection, ids: Sequence[UUID], published: Sequence[UUID], now: datetime
+) -> Voided:
+    """Cancel firings that wait, and some in history; those nobody has claimed are gone without a trace."""
+    waiting = await connection.fetch(sql("schedules/drop"), list(ids))
+    return await _recalled(connection, len(waiting), ids, published, now)
 
 
 async def _ids(connection: asyncpg.Connection, name: str, *arguments: object) -> list[UUID]:

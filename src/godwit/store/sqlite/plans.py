@@ -9,15 +9,16 @@ from datetime import datetime
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from godwit.core.clock import to_ms
 from godwit.core.faults import reach
 from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
-from godwit.store.plans import Applied, Plan, Planned, check_plan
+from godwit.store.plans import Applied, Plan, check_plan
 from godwit.store.sqlite.file import SqliteFile, sql
-from godwit.store.sqlite.loading import Values, opened, stored
-from godwit.store.sqlite.schedules import void_where
+from godwit.store.sqlite.loading import opened, stored
+from godwit.store.sqlite.schedules import dropped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,19 +40,20 @@ class SqlitePlans:
     async def add(self, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:
         count = 0
         for part in parts:
-            batch = _values(part, queue)
+            batch = [(known, key, queue, due, message) for known, key, due, message in _rows(part)]
             step = partial(stored, campaign=campaign, batch=batch, fresh=True, point="plan.adding")
             await self._file.write("adding a plan", step, durable=False)
             count += len(batch)
         await self._file.write("adding a plan", lambda connection: opened(connection, campaign))
         return count
 
-    async def stage(self, run_id: str, planned: Iterable[Planned]) -> int:
-        rows = [(run_id, str(one.id), one.key, to_ms(one.deliver_at), one.message) for one in planned]
-        for start in range(0, len(rows), AT_ONCE):
-            part = rows[start : start + AT_ONCE]
-            await self._file.write("staging a plan", lambda found: _stage(found, part), durable=False)  # noqa: B023 # awaited
-        return len(rows)
+    async def stage(self, run_id: str, parts: Iterable[pa.RecordBatch]) -> int:
+        count = 0
+        for part in parts:
+            rows = [(run_id, *row) for row in _rows(part)]
+            await self._file.write("staging a plan", partial(_stage, rows=rows), durable=False)
+            count += len(rows)
+        return count
 
     async def apply(self, plan: Plan, *, now: datetime) -> Applied:
         await self._file.write("applying a plan", lambda connection: _begun(connection, plan))
@@ -61,9 +63,11 @@ class SqlitePlans:
             last = after
             new, changed, after = await self._file.write("applying a plan", lambda found: _part(found, plan, last))  # noqa: B023 # awaited
             added, moved = added + new, moved + changed
-        period = (plan.run_id, plan.campaign, to_ms(max(plan.start, now)), to_ms(plan.end), AT_ONCE)
-        while voided := await self._file.write("applying a plan", lambda found: _cancel(found, plan, period, now)):
-            cancelled += voided
+        place: tuple[int, int] | None = (0, 0)
+        while place is not None:
+            begin = place
+            gone, place = await self._file.write("applying a plan", lambda found: _cancel(found, plan, begin, now))  # noqa: B023 # awaited
+            cancelled += gone
         await self.discard(plan.run_id)
         return Applied(added=added, moved=moved, cancelled=cancelled)
 
@@ -78,10 +82,10 @@ def _untouched(connection: sqlite3.Connection, campaign: str) -> bool:
     return fresh and bool(connection.execute(sql("plans/untouched"), (campaign,)).fetchone()[0])
 
 
-def _values(part: pa.RecordBatch, queue: QueueName) -> list[Values]:
-    """Return rows by id, so that each page of the index that holds them is visited once."""
+def _rows(part: pa.RecordBatch) -> list[tuple[str, str, int, bytes]]:
+    """Return messages by id, so that each page of the index that holds them is visited once."""
     columns = (part.column(name).to_pylist() for name in ("id", "key", "deliver_at", "message"))
-    rows = ((known, key, queue, to_ms(due), message) for known, key, due, message in zip(*columns, strict=True))
+    rows = ((known, key, to_ms(due), message) for known, key, due, message in zip(*columns, strict=True))
     return sorted(rows, key=itemgetter(0))
 
 
@@ -106,7 +110,17 @@ def _part(connection: sqlite3.Connection, plan: Plan, after: str) -> tuple[int, 
     return added, moved, last
 
 
-def _cancel(connection: sqlite3.Connection, plan: Plan, period: tuple[Any, ...], now: datetime) -> int:
-    voided = void_where(connection, "plans/gone", "plans/published_gone", period, now)
+def _cancel(
+    connection: sqlite3.Connection, plan: Plan, after: tuple[int, int], now: datetime
+) -> tuple[int, tuple[int, int] | None]:
+    """Cancel some of what is no longer planned; return how many, and where to go on, None when nothing is left."""
+    period = (plan.run_id, plan.campaign, to_ms(max(plan.start, now)), to_ms(plan.end), AT_ONCE)
+    waiting = connection.execute(sql("plans/gone"), (*period, after[0])).fetchall()
+    published = connection.execute(sql("plans/published_gone"), (*period, after[1])).fetchall()
+    ids, sent = ([UUID(row["id"]) for row in rows] for rows in (waiting, published))
+    voided = dropped(connection, ids, sent, now).count
     connection.execute(sql("schedules/count_campaign"), (plan.campaign, 0, voided))
-    return voided
+    if not waiting and not published:
+        return voided, None
+    last = [rows[-1]["place"] if rows else place for rows, place in zip((waiting, published), after, strict=True)]
+    return voided, (last[0], last[1])

@@ -46,7 +46,7 @@ class SqliteSchedules:
                 return None
             ids = _ids(connection, "of_schedule", schedule.id, to_ms(now))
             published = _ids(connection, "published_of_schedule", schedule.id, to_ms(now))
-            voided = _voided(connection, len(_run(connection, "drop", _listed(ids))), ids, published, now)
+            voided = dropped(connection, ids, published, now)
             _run(connection, "uncount", schedule.id, voided.count)
             return voided
 
@@ -158,7 +158,7 @@ class SqliteSchedules:
             _run(connection, "close_campaign", name)
             ids = _ids(connection, "of_campaign", name, limit)
             published = _ids(connection, "published_of_campaign", name, to_ms(now), limit)
-            voided = _voided(connection, len(_run(connection, "drop", _listed(ids))), ids, published, now)
+            voided = dropped(connection, ids, published, now)
             _run(connection, "count_campaign", name, 0, voided.count)
             return voided
 
@@ -221,12 +221,9 @@ def _voided(
     return Voided(count=waiting + len(sent), sent=sent)
 
 
-def void_where(
-    connection: sqlite3.Connection, waiting: str, published: str, values: Sequence[Any], now: datetime
-) -> int:
-    """Cancel the firings that two statements find, one among those that wait, one in history; return how many."""
-    ids, gone = ([UUID(row["id"]) for row in connection.execute(sql(name), values)] for name in (waiting, published))
-    return _voided(connection, len(_run(connection, "drop", _listed(ids))), ids, gone, now).count
+def dropped(connection: sqlite3.Connection, ids: Sequence[UUID], published: Sequence[UUID], now: datetime) -> Voided:
+    """Cancel firings that wait, and some in history; those nobody has claimed are gone without a trace."""
+    return _voided(connection, len(_run(connection, "drop", _listed(ids))), ids, published, now)
 
 
 def _put(connection: sqlite3.Connection, firings: Sequence[Firing]) -> int:

@@ -1,6 +1,5 @@
--- $1 run, $2 campaign, $3 start, $4 end, $5 limit. Returns ids of firings that are with the broker and no longer planned.
+-- $1 run, $2 campaign, $3 start, $4 end. Returns ids of firings that are with the broker and no longer planned.
 SELECT old.id
 FROM schedule_firings_history AS old
 WHERE old.campaign = $2 AND old.deliver_at >= $3 AND old.deliver_at < $4 AND old.status = 'published'
     AND NOT EXISTS (SELECT 1 FROM staging_plan AS new WHERE new.run_id = $1 AND new.id = old.id)
-LIMIT $5
