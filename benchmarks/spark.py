@@ -1,4 +1,4 @@
-"""The journal through Spark: source, analytics, sink and plan on local[2], beside a bare loop over the same chunks.
+"""The journal through Spark: source, analytics, audit, sink and plan on local[2], beside a bare loop over its chunks.
 
 The bare loop reads and decodes in two processes that are running already and throws the rows away: what Python can do
 at best. A session is started once; each measure runs a few times before it counts, because a JVM is slow at first.
@@ -15,6 +15,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +38,7 @@ from godwit.pipeline.reading import OpenBroker, chunks_of
 from godwit.pipeline.schema import columns
 from godwit.pipeline.session import spark_session
 from godwit.pipeline.transforms.planning import checked, planned
-from tests.pipeline.making import WrittenJournal, random_history
+from tests.pipeline.making import WrittenJournal, lives, random_history
 from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server
 
@@ -66,6 +67,10 @@ WHY_SLOWER: Final = (
     "The source stays below the bare loop because rows become Arrow columns in Python and are written twice by the"
     " JVM; [decision 75](decisions/0075-what-a-row-costs-through-spark.md) has the costs of each step."
 )
+CAMPAIGN: Final = Campaign(
+    name="birthdays", queue="birthdays", type="birthday", date_column="born", local_time=dt.time(9)
+)
+HORIZON: Final = Horizon.from_days(dt.date(2026, 5, 1))
 WARM_UP: Final = 3
 LOOP_SECONDS: Final = 120
 LOOPS: Final = 2
@@ -85,7 +90,8 @@ def run() -> Report:
                 print(f"{found.name}: {found.median:,.3g} {found.unit} {found.verdict}", flush=True)
                 results.append(found)
     settings = {
-        "rows": f"{ROWS:,} of ten minutes in SQLite, {REDIS_ROWS:,} in Redis, {SINK_ROWS:,} through the sink",
+        "rows": f"{ROWS:,} of ten minutes in SQLite, {REDIS_ROWS:,} in Redis, {SINK_ROWS:,} through the sink;"
+        f" audits in batches of {ROWS:,}",
         "users": f"{USERS:,} to Parquet, {STORED_USERS:,} to PostgreSQL, half of them within the week that is planned",
         "postgres": place.durability or _before().get("postgres"),
         "spark": f"{MASTER}, all columns, a task for up to 262,144 rows",
@@ -277,6 +283,29 @@ def _analytics(place: Place) -> list[Result]:
     ]
 
 
+def _audit(place: Place) -> list[Result]:
+    """Measure the audit of a journal in which everything is done soon, and of one with a long queue before it."""
+    return [
+        Result(name=f"audit end to end, {waiting:,} waiting", unit="rows/s", repeats=_audited(place, waiting))
+        for waiting in (1_000, 200_000)
+    ]
+
+
+def _audited(place: Place, waiting: int) -> list[float]:
+    journal = WrittenJournal(place.folder / f"lives{waiting}.db")
+    journal.declare("orders")
+    journal.append(list(lives("orders", (WARM_UP + REPEATS) * ROWS, waiting=waiting)))
+    store = f"sqlite:///{place.folder}/audited{waiting}.db"
+    settings = RunSettings(
+        broker_url=journal.url, store_url=store, lake=str(place.folder / f"audited{waiting}"), parts=("audit",),
+        once=True, max_rows=ROWS,
+    )  # fmt: skip
+    with Connections(journal.url, store) as connections:
+        ticks = [time.perf_counter()]
+        follow(place.spark, connections, settings, lambda _outcome: ticks.append(time.perf_counter()))
+    return [ROWS / (end - begin) for begin, end in pairwise(ticks[WARM_UP : WARM_UP + REPEATS + 1])]
+
+
 def _sink(place: Place) -> list[Result]:
     with redis_server() as server:
         send(place.spark, server.url, "warm-up", SINK_ROWS // 4)
@@ -305,15 +334,14 @@ async def _declared(url: str) -> None:
 def _plans(place: Place) -> list[Result]:
     """Plan birthdays of a week: users to Parquet, and their messages into PostgreSQL."""
     spark, store, folder = place.spark, place.store, place.folder
-    users, fewer = str(folder / "users.parquet"), str(folder / "fewer.parquet")
-    _users(spark, USERS).write.parquet(users)
-    _users(spark, STORED_USERS).write.parquet(fewer)
-    campaign = Campaign(name="birthdays", queue="birthdays", type="birthday", date_column="born", local_time=dt.time(9))
-    horizon = Horizon.from_days(dt.date(2026, 5, 1))
+    everybody, fewer = str(folder / "users.parquet"), str(folder / "fewer.parquet")
+    users(spark, USERS).write.parquet(everybody)
+    users(spark, STORED_USERS).write.parquet(fewer)
+    campaign, horizon = CAMPAIGN, HORIZON
 
     def to_parquet(number: int) -> float:
         began = time.perf_counter()
-        planned(checked(spark.read.parquet(users), campaign), campaign, horizon).write.parquet(
+        planned(checked(spark.read.parquet(everybody), campaign), campaign, horizon).write.parquet(
             str(folder / f"plan{number}")
         )
         return USERS / (time.perf_counter() - began)
@@ -327,7 +355,7 @@ def _plans(place: Place) -> list[Result]:
 
     files = [to_parquet(number) for number in range(WARM_UP + REPEATS)][WARM_UP:]
     stored = [to_store(number) for number in range(REPEATS + 1)][1:]
-    again, seconds = to_store(REPEATS)
+    again = [to_store(REPEATS) for _ in range(REPEATS)]
     return [
         Result(name="plan to Parquet", unit="users/s", repeats=files, goal=500_000, floor=500_000),
         Result(
@@ -335,11 +363,14 @@ def _plans(place: Place) -> list[Result]:
             goal=100_000, floor=100_000,
         ),
         Result(name="plan into PostgreSQL, users", unit="users/s", repeats=[STORED_USERS / took for _, took in stored]),
-        Result(name="plan into PostgreSQL, the same once more", unit="messages/s", repeats=[again / seconds]),
+        Result(
+            name="plan into PostgreSQL, the same once more", unit="messages/s",
+            repeats=[messages / took for messages, took in again],
+        ),
     ]  # fmt: skip
 
 
-def _users(spark: SparkSession, count: int) -> DataFrame:
+def users(spark: SparkSession, count: int) -> DataFrame:
     """Return users of a dozen zones; half of them have their birthday within the week that is planned."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
@@ -354,5 +385,6 @@ def _users(spark: SparkSession, count: int) -> DataFrame:
 
 
 PARTS: Final = {
-    "sqlite": _from_sqlite, "redis": _from_redis, "analytics": _analytics, "sink": _sink, "plan": _plans,
+    "sqlite": _from_sqlite, "redis": _from_redis, "analytics": _analytics, "audit": _audit, "sink": _sink,
+    "plan": _plans,
 }  # fmt: skip

@@ -1,8 +1,9 @@
 """The long run of the pipeline: `./dev soak --spark [--rows 10000000]`.
 
 First drivers, tasks and stores are killed as the tests do, over five and ten times as many rows. Then journals of
-1,000,000 rows and of many times that are followed end to end (lake and analytics, batches of 1,000,000), and tables of
-200,000 rows and of many times that go through the sink into Redis: what a row costs must not grow.
+1,000,000 rows and of many times that are followed end to end (lake and analytics, batches of 1,000,000), tables of
+200,000 rows and of many times that go through the sink into Redis, and campaigns of 1,000,000 messages and of some
+times that are planned again: what a row costs must not grow.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from rich.console import Console
 
 from benchmarks.results import Report, Result, report, save
-from benchmarks.spark import send
+from benchmarks.spark import CAMPAIGN, HORIZON, send, users
 from godwit.core.journal import Event
 from godwit.pipeline.connections import Connections
+from godwit.pipeline.jobs.plan import PlanSettings, plan
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.session import spark_session
 from tests.pipeline.making import WrittenJournal, random_history
+from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
@@ -112,7 +116,7 @@ def growth(rows: int, console: Console) -> Report:
             rates[size], halves = _followed(spark, place, size, history)
             shutil.rmtree(place)
             console.print(f"{size:,} rows: {rates[size]:,.0f} rows/s")
-        sent = _sent(spark, rows // 5, console)
+        sent = [*_sent(spark, rows // 5, console), *_planned_again(spark, Path(folder), rows // 2, console)]
     results = [
         *(Result(name=f"followed, {size:,} rows", unit="rows/s", repeats=[rates[size]]) for size in (BASE, rows)),
         _flat(f"rate at {rows:,} rows against {BASE:,}", rates[rows] / rates[BASE]),
@@ -126,6 +130,7 @@ def growth(rows: int, console: Console) -> Report:
     settings = {
         "spark": "local[2], batches of 1,000,000 rows, lake and analytics, SQLite as broker and store",
         "sink": f"tasks of {TASK:,} rows of a key and a payload, Redis with its append-only file",
+        "plan": "birthdays of a week, planned a second time with nothing changed, PostgreSQL with its own durability",
     }
     return report("spark_soak", settings, results)
 
@@ -140,6 +145,26 @@ def _sent(spark: SparkSession, rows: int, console: Console) -> list[Result]:
     return [
         *(Result(name=f"sent to Redis, {size:,} rows", unit="rows/s", repeats=[rates[size]]) for size in (small, rows)),
         _flat(f"rate of the sink at {rows:,} rows against {small:,}", rates[rows] / rates[small]),
+    ]
+
+
+def _planned_again(spark: SparkSession, folder: Path, messages: int, console: Console) -> list[Result]:
+    """Plan a small and a large campaign twice, and measure the second time."""
+    rates = dict[int, float]()
+    with postgres_server(**DURABLE) as server, fresh_database(server) as store:
+        for size in (BASE, messages):
+            place = str(folder / f"users{size}.parquet")
+            users(spark, 2 * size).write.parquet(place)
+            campaign = msgspec.structs.replace(CAMPAIGN, name=f"birthdays-{size}")
+            settings = PlanSettings(campaign=campaign, horizon=HORIZON, users=place, store_url=store)
+            plan(spark, settings)
+            began = time.perf_counter()
+            rates[size] = plan(spark, settings).planned / (time.perf_counter() - began)
+            console.print(f"{size:,} messages planned again: {rates[size]:,.0f} messages/s")
+    sizes = (BASE, messages)
+    return [
+        *(Result(name=f"planned again, {size:,} messages", unit="messages/s", repeats=[rates[size]]) for size in sizes),
+        _flat(f"rate of planning again at {messages:,} messages against {BASE:,}", rates[messages] / rates[BASE]),
     ]
 
 

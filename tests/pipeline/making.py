@@ -181,3 +181,31 @@ def _row(chance: Random, event: Event, number: int) -> list[Any]:
         "ready_at": 4_102_444_800_000, "result": b"{}", "error_kind": "transient", "error_fingerprint": "f00",
     }  # fmt: skip
     return [values.get(name) for name in LAYOUTS[event]]
+
+
+def lives(
+    queue: str, rows: int, *, waiting: int, chunk_rows: int = 100
+) -> Iterator[tuple[str, int, Event, str | None, int | None, list[list[Any]]]]:
+    """Give chunks with so many rows of a possible story: each message is delivered and done behind those that wait."""
+    behind, given, number = waiting // chunk_rows, 0, 0
+    while given < rows:
+        at_ms = BEGIN_MS + 10 * number
+        steps = [(Event.ENQUEUED, number)]
+        if number >= behind:
+            steps += [(Event.DELIVERED, number - behind), (Event.ACKED, number - behind)]
+        for event, chunk in steps:
+            first = 1 + chunk * chunk_rows
+            made = [_step(event, at_ms, publish_seq) for publish_seq in range(first, first + chunk_rows)]
+            yield queue, at_ms, event, "default", waiting, made
+            given += chunk_rows
+        number += 1
+
+
+def _step(event: Event, at_ms: int, publish_seq: int) -> list[Any]:
+    values = {
+        "message_id": f"0198c4a0-0000-7000-8000-{publish_seq:012d}", "publish_seq": publish_seq, "copy": 0, "copies": 1,
+        "type": "order.created", "priority": 50, "lane": 1, "size": 300, "ready_at": at_ms, "body": b"{}" * 40,
+        "delivery_id": f"orders#0#default#{publish_seq:x}", "attempt": 1, "failures": 0, "crashes": 0,
+        "lease_until": at_ms + 30_000, "wait_ms": 5, "run_ms": 3,
+    }  # fmt: skip
+    return [values.get(name) for name in LAYOUTS[event]]

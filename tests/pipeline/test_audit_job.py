@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.clock import SYSTEM_CLOCK, Clock, ManualClock
+from godwit.core.clock import SYSTEM_CLOCK, Clock, ManualClock, from_ms
 from godwit.core.envelope import seal_all
-from godwit.core.journal import Position, shard_name
+from godwit.core.journal import LAYOUTS, Event, Position, shard_name
 from godwit.core.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.pipeline.auditing import FINDINGS_SCHEMA, Known, _findings
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.jobs.audit import AuditResult, AuditSettings, Verdict, audited
 from godwit.pipeline.jobs.run import RunSettings
-from tests.pipeline.making import traffic, url_of
+from tests.pipeline.making import WrittenJournal, traffic, url_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,3 +121,41 @@ def test_a_trimmed_journal_is_unknown_and_never_clean(place: Place) -> None:
     found = place.audit(live=False)
     assert found.verdict is Verdict.UNKNOWN
     assert "what came before is gone" in found.unknown[0]
+
+
+def test_a_copy_that_arrives_a_second_time_is_found_though_its_second_life_ends_well(place: Place) -> None:
+    written = WrittenJournal(place.path)
+    written.declare("orders")
+    at_ms = SYSTEM_CLOCK.now_ms()
+
+    def happens(*events: Event) -> None:
+        known = {"message_id": "m7", "publish_seq": 7, "lane": 1, "ready_at": at_ms, "attempt": 1, "wait_ms": 0}
+        rows = [(event, [known.get(name) for name in LAYOUTS[event]]) for event in events]
+        written.append([("orders", at_ms, event, "default", 1, [values]) for event, values in rows])
+
+    happens(Event.ENQUEUED)
+    assert place.audit(live=False).counts["duplicated"] == 0
+    happens(Event.ENQUEUED, Event.DELIVERED, Event.ACKED)
+    found = place.audit(live=False)
+    assert [(one.publish_seq, one.what) for one in found.findings] == [(7, "arrive of a copy that was waiting")]
+    assert found.open == 0
+
+
+def test_what_is_excused_because_the_beginning_is_missing_did_not_arrive_since(spark: SparkSession) -> None:
+    now = from_ms(SYSTEM_CLOCK.now_ms())
+    found = spark.createDataFrame(
+        [
+            ("duplicated", shard, "orders", "default", number, f"m{number}", now, f"ack of a copy that was {state}")
+            for shard, number, state in (
+                ("cut#0", 1, "unborn"), ("cut#0", 2, "unborn"), ("cut#0", 3, "ended"), ("whole#0", 1, "unborn"),
+            )
+        ],
+        FINDINGS_SCHEMA,
+    )  # fmt: skip
+    rows = spark.createDataFrame(
+        [("cut#0", "default", 2, "enqueued"), ("cut#0", "other", 1, "enqueued"), ("cut#0", "default", 1, "acked")],
+        "shard string, group string, publish_seq long, event string",
+    )
+    seen = frozenset(Known(shard, None, False, "e", first) for shard, first in (("cut#0", 9), ("whole#0", 1)))
+    kept = _findings(found, seen, rows, now).collect()
+    assert {(row.shard, row.publish_seq) for row in kept} == {("cut#0", 2), ("cut#0", 3), ("whole#0", 1)}

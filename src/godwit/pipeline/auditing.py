@@ -6,7 +6,7 @@ Datasets beside the journal's: `open` (copies that have not come to their end, r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -25,9 +25,12 @@ from pyspark.sql.types import (
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.journal import Event
+from godwit.core.logs import get_logger
 from godwit.core.queues import GroupSpec
+from godwit.pipeline import shortening
 from godwit.pipeline.connections import Connections
 from godwit.pipeline.lake import Lake
+from godwit.pipeline.lives import ARRIVALS, COLUMNS, REMOVALS
 from godwit.pipeline.partials import advances
 from godwit.pipeline.parts import Prepared
 from godwit.pipeline.transforms import audit
@@ -59,8 +62,8 @@ FINDINGS_SCHEMA: Final = _schema(
     "kind string, shard string, queue string, group string, publish_seq long, message_id string, at timestamp, "
     "what string"
 )
+log = get_logger(__name__)
 KNOWN_SCHEMA: Final = _schema("shard string, group string, ordered boolean, epoch string, first_seq long, at timestamp")
-_REMOVALS: Final = (Event.PURGED, Event.GROUP_REMOVED, Event.QUEUE_REMOVED)
 
 
 class Known(msgspec.Struct, frozen=True, order=True):
@@ -76,7 +79,7 @@ class Known(msgspec.Struct, frozen=True, order=True):
 class AuditPart:
     """Follows every copy from its arrival to its end."""
 
-    columns = (*audit.COLUMNS, "epoch", "body")
+    columns = shortening.READ
 
     def __init__(
         self, connections: Connections, lake: Lake, *, accept_loss: bool = False, clock: Clock = SYSTEM_CLOCK
@@ -86,30 +89,34 @@ class AuditPart:
 
     def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
         """Go on with the open copies; write those open now and what was found."""
-        rows = rows.persist()
+        short = _shortened(rows).persist()
         try:
-            return self._followed(rows, run_id)
+            return self._followed(rows, short, run_id)
         finally:
-            rows.unpersist()
+            short.unpersist()
 
-    def _followed(self, rows: DataFrame, run_id: str) -> Prepared:
-        told = _overview(rows)
+    def _followed(self, rows: DataFrame, short: DataFrame, run_id: str) -> Prepared:
+        told = _overview(short)
         read = advances(told, accept_loss=self._accept_loss)
         if not read:
             return Prepared()
         spark, now = rows.sparkSession, from_ms(self._clock.now_ms())
         before = {dataset: self._files(dataset) for dataset in (OPEN, KNOWN)}
+        opened = self._lake.read(spark, before[OPEN], OPEN_SCHEMA)
         known = _known(self._lake.read(spark, before[KNOWN], KNOWN_SCHEMA))
         seen = _seen(known, read, _groups(told))
+        once = shortening.arrive_once(_arrived(told), _highest(opened) if before[OPEN] else {})
+        if not once:
+            log.info("a copy may have arrived twice, the audit follows all rows", run=run_id)
         found = audit.audited(
-            rows.select(*audit.COLUMNS),
-            self._lake.read(spark, before[OPEN], OPEN_SCHEMA).drop("at"),
+            (short if once else rows).select(*COLUMNS),
+            opened.drop("at"),
             _ordered(spark, seen),
             removals=any(told["removals"].to_pylist()),
         )
         try:
             add = self._write(found.open.withColumn("at", F.lit(now)), run_id, OPEN)
-            wrong = _findings(found.findings, seen, now)
+            wrong = _findings(found.findings, seen, rows, now)
             if not wrong.isEmpty():
                 add += self._write(wrong, run_id, FINDINGS)
         finally:
@@ -136,19 +143,41 @@ def audit_key(lake: Lake) -> str:
     return f"audit {lake.name}"
 
 
+def _shortened(rows: DataFrame) -> DataFrame:
+    """Leave out the lives that ended well; of bodies only those that say how a group was created are read."""
+    created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.col("body")).alias("body")
+    wanted = rows.select(*(created if name == "body" else F.col(name) for name in shortening.READ))
+    return wanted.mapInArrow(shortening.shortened, shortening.schema())
+
+
 def _overview(rows: DataFrame) -> pa.Table:
-    """Return what a batch holds of each shard: which rows, whether anything was removed, which groups were created."""
+    """Return what a batch held of each shard: which rows and arrivals, any removals, and which groups were created."""
+    arrived = F.when(F.col("lowest").isNotNull(), F.struct("group", "lowest", "arrivals"))
     created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.struct("seq", "group", "body"))
     read = rows.groupBy("shard", "epoch").agg(
-        F.count("*").alias("n"),
-        F.min("seq").alias("first_seq"),
-        F.max("seq").alias("last_seq"),
-        F.sum("seq").alias("seq_sum"),
-        F.unix_millis(F.max("at")).alias("last_at_ms"),
-        F.count_if(F.col("event").isin(*(event.value for event in _REMOVALS))).alias("removals"),
+        F.sum("n").alias("n"),
+        F.min("first_seq").alias("first_seq"),
+        F.max("last_seq").alias("last_seq"),
+        F.sum("seq_sum").alias("seq_sum"),
+        F.max("last_at_ms").alias("last_at_ms"),
+        F.count_if(F.col("event").isin(*(event.value for event in REMOVALS))).alias("removals"),
         F.collect_list(created).alias("created"),
+        F.collect_list(arrived).alias("arrived"),
     )
     return read.toArrow()
+
+
+def _arrived(told: pa.Table) -> Iterator[tuple[str, str, int, bytes | None]]:
+    """Give what tasks said of arrivals: shard, group, and which copies."""
+    for shard in told.to_pylist():
+        for one in shard["arrived"]:
+            yield shard["shard"], one["group"], one["lowest"], one["arrivals"]
+
+
+def _highest(opened: DataFrame) -> dict[tuple[str, str], int]:
+    """Return the highest publish_seq that is open, by shard and group."""
+    rows = opened.groupBy("shard", "group").agg(F.max("publish_seq").alias("highest")).collect()
+    return {(row["shard"], row["group"]): row["highest"] for row in rows}
 
 
 def _groups(told: pa.Table) -> list[tuple[str, str, bool]]:
@@ -188,11 +217,19 @@ def _ordered(spark: SparkSession, seen: frozenset[Known]) -> DataFrame:
     return spark.createDataFrame(pairs, "shard string, group string")
 
 
-def _findings(found: DataFrame, seen: frozenset[Known], now: datetime) -> DataFrame:
-    """Leave out what only seems wrong because the journal's beginning is missing, and say that it is."""
+def _findings(found: DataFrame, seen: frozenset[Known], rows: DataFrame, now: datetime) -> DataFrame:
+    """Leave out what only seems wrong because the journal's beginning is missing, and say that it is.
+
+    A copy that seems unborn there, but arrived among these rows, was one that had ended and is not followed any more.
+    """
     partial = sorted({one.shard for one in seen if one.group is None and (one.first_seq or 1) > 1})
     unborn = F.col("shard").isin(partial) & F.col("what").endswith("was unborn")
-    kept = found.where(~unborn) if partial else found
+    kept = found
+    if partial:
+        kept, doubtful = found.where(~unborn), found.where(unborn)
+        if not doubtful.isEmpty():
+            arrived = rows.where(F.col("event").isin(*(event.value for event in ARRIVALS))).select(*audit.COPY)
+            kept = kept.unionByName(doubtful.join(arrived, list(audit.COPY), "left_semi").select(*audit.FINDING))
     return kept.select(*(F.col(name) for name in audit.FINDING[:-2]), F.coalesce("at", F.lit(now)).alias("at"), "what")
 
 

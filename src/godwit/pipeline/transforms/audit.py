@@ -20,6 +20,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from godwit.core.journal import Event
+from godwit.pipeline.lives import AFTER, MAY, STEPS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -31,34 +32,6 @@ OPEN: Final = (
     "delivered boolean, overtaken_by long, overtaken_at timestamp"
 )
 FINDING: Final = ("kind", "shard", "queue", "group", "publish_seq", "message_id", "at", "what")
-COLUMNS: Final = (
-    "shard", "seq", "at", "event", "queue", "group", "publish_seq", "message_id", "ready_at", "deliver_at",
-    "lease_until", "wait_ms", "lane", "ordering_key", "former_seq",
-)  # fmt: skip
-"""What an audit reads of a journal."""
-
-_ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
-_STEPS: Final[dict[str, tuple[Event, ...]]] = {
-    "arrive": _ARRIVALS,
-    "deliver": (Event.DELIVERED,),
-    "renew": (Event.EXTENDED, Event.LEASE_MOVED),
-    "return": (Event.NACKED, Event.LEASE_EXPIRED, Event.HANDED_BACK),
-    "die": (Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED),
-    "ack": (Event.ACKED,),
-    "cancel": (Event.CANCELLED,),
-    "discard": (Event.DISCARDED,),
-    "purge": (Event.PURGED,),
-    "remove": (Event.GROUP_REMOVED, Event.QUEUE_REMOVED),
-}
-_AFTER: Final = {
-    "arrive": "waiting", "return": "waiting", "deliver": "leased", "renew": "leased", "die": "dead",
-    "ack": "ended", "cancel": "ended", "discard": "ended", "purge": "ended", "remove": "ended", "replay": "ended",
-}  # fmt: skip
-_MAY: Final = {
-    "arrive": ("unborn",), "deliver": ("waiting",), "renew": ("leased",), "return": ("leased",),
-    "die": ("waiting", "leased"), "ack": ("leased",), "cancel": ("waiting",), "discard": ("dead",), "replay": ("dead",),
-}  # fmt: skip
-"""From which states a step may be taken. A removal takes whatever is there, a purge only what waits."""
 
 
 class Audit(NamedTuple):
@@ -103,9 +76,9 @@ def _in_turn(told: DataFrame, *, removals: bool) -> DataFrame:
 def _told(rows: DataFrame, before: DataFrame | None) -> DataFrame:
     """Return what happened to copies, each row with its step and the state after it."""
     step = F.lit(None)
-    for name, events in _STEPS.items():
+    for name, events in STEPS.items():
         step = F.when(F.col("event").isin(*(event.value for event in events)), name).otherwise(step)
-    after = F.create_map(*(F.lit(text) for pair in _AFTER.items() for text in pair))
+    after = F.create_map(*(F.lit(text) for pair in AFTER.items() for text in pair))
     told = (
         rows.withColumn("step", step)
         .where(F.col("step").isNotNull() & F.col("publish_seq").isNotNull())
@@ -150,7 +123,7 @@ def _carried(before: DataFrame) -> DataFrame:
 
 def _with_removals(told: DataFrame, rows: DataFrame) -> DataFrame:
     """Add to every copy the purges and removals of its group that came after it."""
-    removing = [event.value for name in ("purge", "remove") for event in _STEPS[name]]
+    removing = [event.value for name in ("purge", "remove") for event in STEPS[name]]
     found = rows.where(F.col("event").isin(*removing)).select(
         "shard",
         F.col("group").alias("of_group"),
@@ -190,7 +163,7 @@ def _passed() -> Column:
 def _turns(steps: DataFrame) -> DataFrame:
     """Return the steps that were taken from a state in which they cannot be."""
     wrong = F.lit(False)  # noqa: FBT003
-    for step, states in _MAY.items():
+    for step, states in MAY.items():
         wrong = wrong | ((F.col("step") == step) & ~F.col("was").isin(*states))
     fresh = F.col("at").isNotNull()  # a carried copy is no step
     what = F.concat(F.col("step"), F.lit(" of a copy that was "), F.col("was"))
@@ -241,13 +214,13 @@ def _open(steps: DataFrame) -> DataFrame:
 
 
 def _newest(steps: DataFrame) -> DataFrame:
-    """Return, for every lane, the copy that was ready last of those delivered."""
+    """Return, for every lane, the copy that was ready last of those delivered; of several the one delivered last."""
     ready = (F.unix_millis("at") - F.col("wait_ms")).alias("was_ready")
     return (
         steps.where(F.col("first") & F.col("in_order").isNull())
         .select("shard", "group", "lane", "at", ready)
         .groupBy("shard", "group", "lane")
-        .agg(F.max("was_ready").alias("newest_ready"), F.max_by("at", "was_ready").alias("newest_at"))
+        .agg(F.max("was_ready").alias("newest_ready"), F.max_by("at", F.struct("was_ready", "at")).alias("newest_at"))
     )
 
 
