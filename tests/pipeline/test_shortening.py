@@ -169,9 +169,12 @@ def test_a_copy_that_arrives_although_it_may_be_open_is_seen() -> None:
 
 def test_arrivals_without_number_or_far_apart_are_not_vouched_for() -> None:
     assert not once(life(1, "enqueued", publish_seq=None))
-    far = [*life(1, "enqueued"), *life(10_000, "enqueued")]
+    apart = [*life(1, "enqueued"), *life(10_000, "enqueued")]
+    assert once(apart)
+    assert once(apart, 1)
+    far = [*apart, *life(2, "enqueued", publish_seq=10**9)]
     assert not once(far)
-    assert not once(far, 1)
+    assert not once(far, 2)
     assert once([row for number in range(1, 1_000, 3) for row in life(number, "enqueued")], 50)  # of three groups
 
 

@@ -39,6 +39,7 @@ _SETTINGS = {
     "shared_buffers": "64MB",
     "max_connections": "60",
     "max_wal_size": "1GB",
+    "dynamic_shared_memory_type": "mmap",  # in its folder: what is in /dev/shm outlives a server that is killed
     "timezone": "America/New_York",  # not UTC: a conversion that depends on the server's zone must show
     "log_min_messages": "warning",
 }

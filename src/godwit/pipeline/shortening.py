@@ -34,7 +34,10 @@ ARRIVED: Final = ("lowest", "arrivals")
 MOST_ROWS: Final = 1 << 18
 _NO_STEP: Final = -1
 _APART: Final = 64
-"""How many numbers there may be for each that is used: with many groups a queue's numbers are shared out among them."""
+_MARKS: Final = 1 << 20
+_ALL_MARKS: Final = 1 << 24
+"""How many numbers there may be for each that is used, and in any case of a task and of all tasks: with many groups a
+queue's numbers are shared out among them."""
 _NAMES: Final = tuple(STEPS)
 _STEP_OF: Final = {event.value: place for place, name in enumerate(_NAMES) for event in STEPS[name]}
 _AFTER: Final = np.array([STATES.index(AFTER[name]) for name in _NAMES], np.int8)
@@ -76,14 +79,7 @@ def _short(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _facts(rows: pa.Table) -> pa.Table:
     """Return what was read of each shard."""
-    told = pa.table(
-        {
-            "shard": rows["shard"],
-            "epoch": rows["epoch"],
-            "seq": rows["seq"],
-            "at_ms": _ms(rows["at"]),
-        }
-    )
+    told = rows.select(["shard", "epoch", "seq"]).append_column("at_ms", _ms(rows["at"]))
     sums = [("seq", "count"), ("seq", "min"), ("seq", "max"), ("seq", "sum"), ("at_ms", "max")]
     found = told.group_by(["shard", "epoch"], use_threads=False).aggregate(sums)
     named = zip(FACTS, (f"{column}_{how}" for column, how in sums), strict=True)
@@ -94,15 +90,8 @@ def _facts(rows: pa.Table) -> pa.Table:
 def _arrived(rows: pa.Table) -> pa.Table:
     """Return which copies arrived, by shard and group; no bits where they are too far apart, or have no number."""
     found = rows.filter(pc.is_in(rows["event"], pa.array([event.value for event in ARRIVALS])))
-    kinds = {
-        "shard": pa.string(),
-        "epoch": pa.string(),
-        "group": pa.string(),
-        "lowest": pa.int64(),
-        "arrivals": pa.binary(),
-    }
-    keys = [name for name in kinds if name not in ARRIVED]
-    told: dict[str, list[Any]] = {name: [] for name in kinds}
+    keys = ("shard", "epoch", "group")
+    told: dict[str, list[Any]] = {name: [] for name in (*keys, *ARRIVED)}
     numbers, codes = _numbers(found["publish_seq"], _NO_STEP), _codes(found, *keys)
     for code in np.unique(codes):
         there = np.flatnonzero(codes == code)
@@ -110,12 +99,13 @@ def _arrived(rows: pa.Table) -> pa.Table:
             told[name].append(found[name][int(there[0])].as_py())
         told["lowest"].append(int(numbers[there].min()))
         told["arrivals"].append(_marks(numbers[there]) if code >= 0 else None)
+    kinds = {**dict.fromkeys(keys, pa.string()), "lowest": pa.int64(), "arrivals": pa.binary()}
     return pa.table({name: pa.array(values, kinds[name]) for name, values in told.items()})
 
 
 def _marks(numbers: np.ndarray) -> bytes | None:
     lowest, width = int(numbers.min()), int(numbers.max() - numbers.min()) + 1
-    if lowest < 0 or width > len(numbers) * _APART:
+    if lowest < 0 or width > max(len(numbers) * _APART, _MARKS):
         return None
     marks = np.zeros(width, bool)
     marks[numbers - lowest] = True
@@ -138,7 +128,7 @@ def arrive_once(
 def _overlap(sets: Sequence[tuple[int, np.ndarray]]) -> bool:
     """Say whether a number is in more than one of these sets, or they are too far apart to say."""
     begin, end = min(lowest for lowest, _ in sets), max(lowest + len(marks) for lowest, marks in sets)
-    if end - begin > _APART * sum(len(marks) for _, marks in sets):
+    if end - begin > max(_APART * sum(len(marks) for _, marks in sets), _ALL_MARKS):
         return True
     times = np.zeros(end - begin, np.uint16)
     for lowest, marks in sets:
