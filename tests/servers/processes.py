@@ -123,9 +123,9 @@ def stop(process: subprocess.Popen[Any], how: signal.Signals = signal.SIGTERM) -
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started, whichever of its threads did; none when it is gone."""
+    found: list[int] = []
     with contextlib.suppress(OSError):
-        found: list[int] = []
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_text().split())
-        return found
-    return []
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # one that has just ended hides nothing of the others
+                found += map(int, (thread / "children").read_text().split())
+    return found

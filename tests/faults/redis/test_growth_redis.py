@@ -74,9 +74,10 @@ async def test_memory_keys_and_entries_return_to_where_they_were() -> None:
 
                 await eventually(settled_down, within=timedelta(seconds=15), what="a tidy server")
                 seen.append((footprint(client), used(client)))
-    first, memory = seen[0]
-    assert all(found["keys"] <= first["keys"] + 1 for found, _ in seen), seen
-    assert seen[-1][1] <= memory * 1.05 + 100_000, seen
+            first, memory = seen[0]
+            assert all(found["keys"] <= first["keys"] + 1 for found, _ in seen), seen
+            # What it writes to its file beside this, and what it had to say to us, takes memory for a moment.
+            await eventually(lambda: used(client) <= memory * 1.05 + 100_000, what=f"the memory of before: {seen}")
 
 
 @pytest.mark.parametrize("ttl", [None, timedelta(days=7)], ids=["", "with a ttl"])

@@ -86,6 +86,11 @@ def growth(facts: Facts) -> Finding:
             "The file keeps every message ever carried, until the disk is full and the server refuses writes.",
             "CONFIG SET auto-aof-rewrite-percentage 100.",
         )
+    every: float | None = None
+    if rate:
+        least = facts.setting_number("auto-aof-rewrite-min-size")
+        every = max(base * percentage / 100, least - base) / rate
+        found = f"{found}, rewritten about every {seconds_in_words(every)}"
     fork = facts.number("latest_fork_usec") / 1e6
     if fork > SLOW_FORK_SECONDS:
         return warning(
@@ -94,11 +99,8 @@ def growth(facts: Facts) -> Finding:
             "The server answers nobody while it forks; the time grows with its memory.",
             "Keep backlogs and journals small, turn transparent huge pages off, or use smaller servers.",
         )
-    if not rate:
+    if not rate or every is None:
         return ok(check, f"{found}; not being written")
-    least = facts.setting_number("auto-aof-rewrite-min-size")
-    every = max(base * percentage / 100, least - base) / rate
-    found = f"{found}, rewritten about every {seconds_in_words(every)}"
     if every < OFTEN_SECONDS:
         return warning(
             check,
