@@ -63,11 +63,12 @@ class SqlitePlans:
             last = after
             new, changed, after = await self._file.write("applying a plan", lambda found: _part(found, plan, last))  # noqa: B023 # awaited
             added, moved = added + new, moved + changed
-        place: tuple[int, int] | None = (0, 0)
-        while place is not None:
-            begin = place
-            gone, place = await self._file.write("applying a plan", lambda found: _cancel(found, plan, begin, now))  # noqa: B023 # awaited
-            cancelled += gone
+        for name in ("gone", "published_gone"):
+            place: int | None = 0
+            while place is not None:
+                step = partial(_cancel, plan=plan, name=name, after=place, now=now)
+                gone, place = await self._file.write("applying a plan", step)
+                cancelled += gone
         await self.discard(plan.run_id)
         return Applied(added=added, moved=moved, cancelled=cancelled)
 
@@ -111,16 +112,13 @@ def _part(connection: sqlite3.Connection, plan: Plan, after: str) -> tuple[int, 
 
 
 def _cancel(
-    connection: sqlite3.Connection, plan: Plan, after: tuple[int, int], now: datetime
-) -> tuple[int, tuple[int, int] | None]:
-    """Cancel some of what is no longer planned; return how many, and where to go on, None when nothing is left."""
-    period = (plan.run_id, plan.campaign, to_ms(max(plan.start, now)), to_ms(plan.end), AT_ONCE)
-    waiting = connection.execute(sql("plans/gone"), (*period, after[0])).fetchall()
-    published = connection.execute(sql("plans/published_gone"), (*period, after[1])).fetchall()
-    ids, sent = ([UUID(row["id"]) for row in rows] for rows in (waiting, published))
-    voided = dropped(connection, ids, sent, now).count
+    connection: sqlite3.Connection, *, plan: Plan, name: str, after: int, now: datetime
+) -> tuple[int, int | None]:
+    """Cancel some of what a statement finds; return how many, and where to go on, None when nothing is left."""
+    period = (plan.run_id, plan.campaign, to_ms(max(plan.start, now)), to_ms(plan.end))
+    rows = connection.execute(sql(f"plans/{name}"), (*period, AT_ONCE, after)).fetchall()
+    ids = [UUID(row["id"]) for row in rows]
+    waiting, published = (ids, []) if name == "gone" else ([], ids)
+    voided = dropped(connection, waiting, published, now).count
     connection.execute(sql("schedules/count_campaign"), (plan.campaign, 0, voided))
-    if not waiting and not published:
-        return voided, None
-    last = [rows[-1]["place"] if rows else place for rows, place in zip((waiting, published), after, strict=True)]
-    return voided, (last[0], last[1])
+    return voided, rows[-1]["place"] if len(rows) == AT_ONCE else None
