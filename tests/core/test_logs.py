@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from godwit.core.logs import JsonLines, get_logger, shown
+from tests.hostile import HOSTILE_ERRORS, OddError
 
 
 def test_a_line_ends_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
@@ -51,3 +52,31 @@ def test_the_library_prints_nothing_on_its_own() -> None:
     code = "from godwit.core.logs import get_logger; get_logger('godwit.x').info('hello', a=1)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == done.stderr == ""
+
+
+@pytest.mark.parametrize("kind", HOSTILE_ERRORS)
+def test_a_hostile_error_and_a_hostile_field_are_logged_and_raise_nothing(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    try:
+        raise kind
+    except kind as error:
+        get_logger("godwit.test").error("it broke", exc_info=error, field=error)
+        get_logger("godwit.test").exception("it broke again", field=error)
+    assert [record.getMessage().split(" field=")[0] for record in caplog.records] == ["it broke", "it broke again"]
+    for record in caplog.records:
+        json.loads(JsonLines().format(record))
+
+
+def test_an_application_handler_that_raises_does_not_stop_what_logs(capsys: pytest.CaptureFixture[str]) -> None:
+    class Hostile(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise OddError("no records")
+
+    logger, hostile = logging.getLogger("tests.hostile"), Hostile()
+    logger.addFilter(hostile)
+    try:
+        get_logger("tests.hostile").error("it broke", count=3)
+    finally:
+        logger.removeFilter(hostile)
+    assert "it broke count=3\n(the log could not be written: OddError)" in capsys.readouterr().err

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import Any
+
+from godwit.core.error_text import error_text, showable, type_name, value_text
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -47,10 +50,20 @@ class Log:
     def _write(
         self, level: int, message: str, fields: dict[str, Any], *, exc_info: BaseException | bool = False
     ) -> None:
-        if self._logger.isEnabledFor(level):
-            text = " ".join((message, *(f"{name}={shown(value)}" for name, value in fields.items())))
-            extra = {"event": message, "fields": fields}
-            self._logger.log(level, "%s", text, exc_info=exc_info or None, extra=extra, stacklevel=3)
+        if not self._logger.isEnabledFor(level):
+            return
+        error = sys.exc_info()[1] if exc_info is True else exc_info or None
+        if error is not None and not showable(error):
+            fields, error = {**fields, "error": f"{type_name(error)}: {error_text(error)}"}, None
+        text = " ".join((message, *(f"{name}={shown(value)}" for name, value in fields.items())))
+        try:
+            self._logger.log(
+                level, "%s", text, exc_info=error, extra={"event": message, "fields": fields}, stacklevel=3
+            )
+        except KeyboardInterrupt:
+            raise
+        except BaseException as second:  # noqa: BLE001 - an application's handler or filter must not stop what logs
+            sys.stderr.write(f"{text}\n(the log could not be written: {type_name(second)})\n")
 
 
 def get_logger(name: str) -> Log:
@@ -60,7 +73,7 @@ def get_logger(name: str) -> Log:
 
 def shown(value: Any) -> str:
     """Return a field's value in a line of text: quoted when it has spaces, never with line breaks."""
-    text = str(value)
+    text = value_text(value)
     return json.dumps(text) if not text or any(character.isspace() or character == '"' for character in text) else text
 
 
@@ -76,7 +89,7 @@ class JsonLines(logging.Formatter):
             "event": getattr(record, "event", record.getMessage()),
         }
         for name, value in getattr(record, "fields", {}).items():
-            found.setdefault(name, value if isinstance(value, _PLAIN) else str(value))
+            found.setdefault(name, value if type(value) in _PLAIN else value_text(value))
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
         return json.dumps(found)
