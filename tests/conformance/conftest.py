@@ -1,8 +1,7 @@
-"""Runs every test of this folder over every backend, and reports gaps as gaps.
+"""Runs every test of this folder over every backend.
 
-A module says with `pytestmark = pytest.mark.promise(n)` which promise it shows. A test always runs. When it fails and
-the backend lists that promise in `capabilities`, it is reported as `xfailed` with the gap's number; any other failure
-is a failure.
+A test that a backend does not pass is listed in gaps.py with the failure to expect. It is reported as `xfailed` only
+when it fails in just that way; when it passes, or fails in another way, it fails.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.gaps import Gap, gap_of
 from tests.conformance.harness import BACKENDS, Harness
 
 EVERY = [
@@ -41,20 +41,20 @@ async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Turn the failure of a promise that the backend declares as a gap into a report of that gap."""
+    """Hold a test that is listed as a gap to the failure listed."""
+    gap = listed(pyfuncitem)
     try:
-        return (yield)
+        result = yield
     except Exception as failure:
-        gap = declared_gap(pyfuncitem)
-        if gap is None:
+        if gap is None or gap.fails_with not in f"{type(failure).__name__}: {failure}":
             raise
-        pytest.xfail(f"capability gap: {gap} ({type(failure).__name__}: {failure})")
+        pytest.xfail(f"promise {gap.promise} is kept in part: {gap.instead}")
+    if gap is not None and not gap.by_chance:
+        pytest.fail("This test passes now: take it off the list in tests/conformance/gaps.py.")
+    return result
 
 
-def declared_gap(item: pytest.Function) -> str | None:
-    """Say which declared gap covers a test, if one does."""
+def listed(item: pytest.Function) -> Gap | None:
+    """Return the gap that a test is on the backend it runs on, if it is one."""
     harness = item.funcargs.get("harness") or item.funcargs.get("live")
-    mark = item.get_closest_marker("promise")
-    if mark is None or not isinstance(harness, Harness) or not harness.gap(mark.args[0]):
-        return None
-    return f"{harness.name} keeps promise {mark.args[0]} in part"
+    return gap_of(harness.name, item.path.name, item.name) if isinstance(harness, Harness) else None
