@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
+import msgspec
 import pytest
 
+from godwit.core.clock import EPOCH, from_ms, milliseconds, to_ms
 from godwit.core.envelope import (
     MAX_ATTRIBUTE_KEY_BYTES,
     MAX_ATTRIBUTE_VALUE_BYTES,
@@ -17,8 +19,10 @@ from godwit.core.envelope import (
     seal_all,
 )
 from godwit.core.errors import InvalidArgumentError, InvalidMessage, InvalidName
+from godwit.core.limits import EARLIEST_MS, LARGEST_COUNT, LATEST_MS, LONGEST
 from godwit.core.message import Message, MessageMetadata, Routing, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName
+from godwit.core.retry import RetryPolicy
 
 NAIVE = datetime(2026, 1, 1, 12)
 
@@ -133,3 +137,134 @@ def test_a_bad_name_in_a_batch_is_refused_too() -> None:
 
 def test_a_batch_of_nothing_is_nothing() -> None:
     assert seal_all([]) == []
+
+
+def zoned(offset: object) -> datetime:
+    """Return an instant in a zone whose offset is the one given, or raises it."""
+
+    class Zone(tzinfo):
+        def utcoffset(self, _: datetime | None, /) -> Any:
+            if isinstance(offset, Exception):
+                raise offset
+            return offset
+
+        def dst(self, _: datetime | None, /) -> None:
+            return None
+
+        def tzname(self, _: datetime | None, /) -> str:
+            return "nowhere"
+
+    return datetime(2026, 1, 1, 12, tzinfo=Zone())
+
+
+EAST, WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
+EXTREMES = {
+    "year 1": (datetime.min.replace(tzinfo=UTC), EARLIEST_MS),
+    "year 1 east of Greenwich": (datetime.min.replace(tzinfo=EAST), EARLIEST_MS),
+    "before 1970": (datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), EARLIEST_MS),
+    "1970": (EPOCH, EARLIEST_MS),
+    "the first millisecond": (EPOCH + timedelta(milliseconds=1), 1),
+    "a zone with seconds": (zoned(timedelta(seconds=3_217)), 1_767_268_800_000 - 3_217_000),
+    "the last": (from_ms(LATEST_MS), LATEST_MS),
+    "after the last": (from_ms(LATEST_MS + 1), LATEST_MS),
+    "the end of year 9999": (datetime.max.replace(tzinfo=UTC), LATEST_MS),
+    "the end of year 9999 west of Greenwich": (datetime.max.replace(tzinfo=WEST), LATEST_MS),
+}
+
+
+@pytest.mark.parametrize("case", EXTREMES)
+def test_every_instant_of_a_message_is_moved_inside_the_limits(case: str) -> None:
+    instant, expected_ms = EXTREMES[case]
+    sealed = seal(message(created_at=instant, expires_at=instant, scheduling=Scheduling(deliver_at=instant)))
+    assert (sealed.created_at_ms, sealed.expires_at_ms, sealed.deliver_at_ms) == (expected_ms,) * 3
+    for ttl in (timedelta(milliseconds=1), LONGEST):
+        from_ms(sealed.expiry_ms(milliseconds(ttl)))
+        from_ms(seal(message(created_at=instant)).expiry_ms(milliseconds(ttl)))
+    opened = sealed.open()
+    assert opened.scheduling is not None
+    for read in (opened.created_at, opened.expires_at, opened.scheduling.deliver_at):
+        assert read is not None
+        assert abs(to_ms(read.astimezone(UTC)) - expected_ms) < 60_000  # JSON knows zones to the minute
+    assert opened.expires_at is not None
+    assert sealed.expires_at_ms, "0 means never to a broker"
+
+
+@pytest.mark.parametrize("offset", [ValueError("no such place"), RuntimeError(), 7, timedelta(days=2), timedelta.max])
+def test_a_zone_that_cannot_be_used_is_refused_naming_the_field(offset: object) -> None:
+    for fields in (
+        {"created_at": zoned(offset)},
+        {"expires_at": zoned(offset)},
+        {"scheduling": Scheduling(deliver_at=zoned(offset))},
+        {"scheduling": Scheduling(starts_at=zoned(offset))},
+    ):
+        with pytest.raises(InvalidMessage, match="_at is in a zone that cannot be used"):
+            seal(message(**fields))
+
+
+LOOSE: Any = object()
+WRONG: dict[str, dict[str, Any]] = {
+    "attributes": {"attributes": None},
+    "attributes of pairs": {"attributes": [("a", "b")]},
+    "kind": {"kind": "nonsense"},
+    "kind that cannot be hashed": {"kind": [], "priority": 1},
+    "metadata": {"metadata": None},
+    "metadata of a dict": {"metadata": {"source": "x"}},
+    "metadata of no text": {"metadata": MessageMetadata(correlation_id=LOOSE)},
+    "metadata of a number": {"metadata": MessageMetadata(version=LOOSE)},
+    "headers": {"metadata": MessageMetadata(headers=LOOSE)},
+    "routing": {"routing": None},
+    "target queue": {"routing": Routing(target_queue=LOOSE)},
+    "target queue of nothing": {"routing": Routing(target_queue=[])},  # type: ignore[arg-type]
+    "group": {"routing": Routing(consumer_group=LOOSE)},
+    "scheduling": {"scheduling": 5},
+    "cron": {"scheduling": Scheduling(cron=LOOSE)},
+    "schedule id": {"scheduling": Scheduling(schedule_id=LOOSE)},
+    "occurrences": {"scheduling": Scheduling(max_occurrences=2.5)},  # type: ignore[arg-type]
+    "start without a zone": {"scheduling": Scheduling(starts_at=NAIVE)},
+    "retry policy": {"retry_policy": {"max_attempts": 0}},
+    "replay of a number": {"replay_of": 5},
+    "replay of a long id": {"replay_of": "x" * 256},
+    "ordering key": {"ordering_key": LOOSE},
+    "ordering key with a surrogate": {"ordering_key": "\ud800"},
+    "attribute with a surrogate": {"attributes": {"a": "\ud800"}},
+    "key with a surrogate": {"payload": {"\ud800": 1}},
+    "type with a surrogate": {"type": "\ud800"},
+    "type that cannot be hashed": {"type": []},
+    "id with a surrogate": {"id": "\ud800"},
+    "queue that cannot be hashed": {"queue": ["orders"]},
+    "source with a surrogate": {"metadata": MessageMetadata(source="\ud800")},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_no_handler_could_read_is_not_sealed(case: str) -> None:
+    with pytest.raises((InvalidMessage, InvalidName)) as caught:
+        seal(Message(**{"queue": QueueName("orders"), **WRONG[case]}))
+    assert str(caught.value)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"payload":' + b"[" * 100_000,
+        b'{"retry_policy":{"max_attempts":0}}',
+        b'{"retry_policy":{"max_delay":"P9999999999D"}}',
+        b'{"payload":' + b"9" * 5_000 + b"}",
+        b'{"payload":1e999}',
+        b"",
+        b"\xff",
+    ],
+    ids=lambda body: body[:40].decode("ascii", "replace"),
+)
+def test_opening_what_is_no_message_raises_a_decode_error(body: bytes) -> None:
+    envelope = msgspec.structs.replace(seal(message()), body=body)
+    with pytest.raises(msgspec.DecodeError):
+        envelope.open()
+
+
+@pytest.mark.parametrize("policy", [b'{"max_attempts":9223372036854775807}', b'{"max_delay":"P999999999D"}'])
+def test_a_policy_without_end_is_capped_when_it_is_read(policy: bytes) -> None:
+    read = msgspec.structs.replace(seal(message()), body=b'{"retry_policy":' + policy + b"}").open().retry_policy
+    assert read is not None
+    assert (read.max_attempts, read.max_delay) in {(LARGEST_COUNT, RetryPolicy().max_delay), (3, LONGEST)}

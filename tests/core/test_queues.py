@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -7,8 +8,9 @@ import msgspec
 import pytest
 
 from godwit.core.errors import InvalidName, InvalidSetting
+from godwit.core.limits import LARGEST_COUNT, LONGEST, MOST_BYTES
 from godwit.core.names import GroupName, QueueName
-from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, FlowControl, GroupSpec, QueueSpec, changed_setting
+from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, FlowControl, GroupSpec, QueueSpec, QueueType, changed_setting
 
 Q, G = QueueName("q"), GroupName("g")
 
@@ -30,6 +32,22 @@ Q, G = QueueName("q"), GroupName("g")
         {"min_replicas": -1},
         {"partitions": 4, "max_size": 3},
         {"dead_letter_queue": Q},
+        {"ttl": timedelta(seconds=-1)},
+        {"ttl": float("nan")},
+        {"journal_keep": timedelta(seconds=-1)},
+        {"journal_keep": "a day"},
+        {"max_size": True},
+        {"max_size": 1.5},
+        {"max_bytes": float("inf")},
+        {"max_delayed": "many"},
+        {"priority": 1.5},
+        {"priority": True},
+        {"priority": float("nan")},
+        {"lanes": True},
+        {"partitions": 2.0},
+        {"min_replicas": True},
+        {"type": "nonsense"},
+        {"journal_body": []},
     ],
 )
 def test_impossible_queues_are_refused(settings: dict[str, Any]) -> None:
@@ -37,13 +55,26 @@ def test_impossible_queues_are_refused(settings: dict[str, Any]) -> None:
         QueueSpec(name=Q, **settings)
 
 
-@pytest.mark.parametrize("settings", [{"max_crashes": 0}, {"max_delivery_attempts": 0}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_crashes": 0},
+        {"max_crashes": 1.5},
+        {"max_delivery_attempts": 0},
+        {"max_delivery_attempts": True},
+        {"message_ordering": "no"},
+        {"forgive_outages": 1},
+        {"overflow": "nonsense"},
+        {"flow_control": None},
+        {"backoff": 5},
+    ],
+)
 def test_impossible_groups_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidSetting):
         GroupSpec(name=G, **settings)
 
 
-@pytest.mark.parametrize("settings", [{"max_messages": 0}, {"max_bytes": -5}])
+@pytest.mark.parametrize("settings", [{"max_messages": 0}, {"max_messages": 1.5}, {"max_bytes": -5}])
 def test_impossible_flow_control_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidSetting, match=r"flow_control\."):
         FlowControl(**settings)
@@ -72,3 +103,41 @@ def test_what_decides_where_messages_wait_is_fixed() -> None:
     assert (
         changed_setting(GroupSpec(name=G), GroupSpec(name=G, message_ordering=True), GROUP_FIXED) == "message_ordering"
     )
+
+
+ENDLESS = sys.maxsize
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            QueueSpec(name=Q, priority=2**31, max_size=ENDLESS, max_delayed=2**80, max_bytes=ENDLESS),
+            QueueSpec(name=Q, priority=2**31 - 1, max_size=2**31 - 1, max_delayed=2**31 - 1, max_bytes=MOST_BYTES),
+        ),
+        (QueueSpec(name=Q, priority=-ENDLESS), QueueSpec(name=Q, priority=-LARGEST_COUNT)),
+        (
+            QueueSpec(name=Q, ttl=timedelta.max, dedup_window=timedelta.max, journal_keep=timedelta.max),
+            QueueSpec(name=Q, ttl=LONGEST, dedup_window=LONGEST, journal_keep=LONGEST),
+        ),
+        (QueueSpec(name=Q, journal_max_bytes=2**80), QueueSpec(name=Q, journal_max_bytes=MOST_BYTES)),
+        (QueueSpec(name=Q, min_replicas=ENDLESS), QueueSpec(name=Q, min_replicas=LARGEST_COUNT)),
+        (QueueSpec(name=Q, ttl=30), QueueSpec(name=Q, ttl=timedelta(seconds=30))),  # type: ignore[arg-type]
+        (QueueSpec(name=Q, type="bulk"), QueueSpec(name=Q, type=QueueType.BULK)),  # type: ignore[arg-type]
+        (GroupSpec(name=G, max_crashes=ENDLESS), GroupSpec(name=G, max_crashes=LARGEST_COUNT)),
+        (GroupSpec(name=G, max_delivery_attempts=2**31), GroupSpec(name=G, max_delivery_attempts=LARGEST_COUNT)),
+        (FlowControl(max_messages=ENDLESS), FlowControl(max_messages=LARGEST_COUNT)),
+        (FlowControl(max_bytes=2**63), FlowControl(max_bytes=MOST_BYTES)),
+    ],
+)
+def test_what_is_meant_to_be_without_end_becomes_the_largest(spec: msgspec.Struct, expected: msgspec.Struct) -> None:
+    assert spec == expected
+    assert msgspec.json.decode(msgspec.json.encode(spec), type=type(spec)) == expected
+
+
+def test_what_is_read_has_the_same_limits_as_what_is_made() -> None:
+    words = b'{"name":"q","priority":9223372036854775807,"max_size":9223372036854775807,"dedup_window":"P999999999D"}'
+    read = msgspec.json.decode(words, type=QueueSpec)
+    assert (read.priority, read.max_size, read.dedup_window) == (LARGEST_COUNT, LARGEST_COUNT, LONGEST)
+    with pytest.raises(InvalidSetting):
+        msgspec.json.decode(b'{"name":"q","partitions":0}', type=QueueSpec)

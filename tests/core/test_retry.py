@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from random import Random
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.core.errors import InvalidSetting
+from godwit.core.limits import LARGEST_COUNT, LONGEST
 from godwit.core.retry import Backoff, RetryPolicy, Strategy, execute_with_retry
 
 SECOND = timedelta(seconds=1)
@@ -99,11 +103,54 @@ def test_the_kind_of_an_error_may_select_another_strategy() -> None:
         {"multiplier": float("nan")},
         {"jitter": -0.1},
         {"jitter": 1.1},
+        {"jitter": float("nan")},
+        {"multiplier": float("inf")},
+        {"multiplier": True},
+        {"max_attempts": 2.5},
+        {"max_attempts": True},
+        {"max_attempts": float("inf")},
+        {"initial_delay": float("nan")},
+        {"max_delay": "long"},
+        {"strategy": "nonsense"},
+        {"by_kind": {"timeout": "nonsense"}},
+        {"by_kind": {1: Strategy.NONE}},
+        {"by_kind": None},
     ],
 )
 def test_impossible_policies_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidSetting):
         RetryPolicy(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("multiplier", [1, 2, sys.float_info.max])
+def test_a_policy_without_end_has_delays_within_the_limits(strategy: Strategy, multiplier: float) -> None:
+    policy = RetryPolicy(
+        max_attempts=sys.maxsize,
+        initial_delay=timedelta.max,
+        max_delay=timedelta.max,
+        strategy=strategy,
+        multiplier=multiplier,
+        jitter=1,
+    )
+    assert policy.max_attempts == LARGEST_COUNT
+    for attempt in (1, 2, 64, 65, 66, LARGEST_COUNT - 1):
+        for small in (policy, msgspec.structs.replace(policy, initial_delay=SECOND)):
+            delay = small.delay(attempt=attempt, jitter=1.0)
+            assert delay is None or timedelta(0) <= delay <= LONGEST
+            backoff = Backoff(minimum=small.initial_delay, maximum=timedelta.max)
+            assert timedelta(0) <= backoff.delay(attempt=attempt) <= LONGEST
+
+
+def test_numbers_are_seconds_in_policies() -> None:
+    numbers: Any = {"initial_delay": 5, "max_delay": 0.5}
+    assert RetryPolicy(**numbers) == RetryPolicy(initial_delay=5 * SECOND, max_delay=SECOND / 2)
+
+
+@pytest.mark.parametrize("minimum", [-SECOND, timedelta(hours=1), "soon"])
+def test_impossible_backoffs_are_refused(minimum: Any) -> None:
+    with pytest.raises(InvalidSetting):
+        Backoff(minimum=minimum)
 
 
 def test_a_backoff_doubles_from_its_minimum_to_its_maximum() -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
-from godwit.core.clock import EPOCH
-from godwit.core.errors import InvalidMessage
-from godwit.core.message import DEFAULT_PRIORITY, MAX_PRIORITY, NO_METADATA, NO_ROUTING, Kind, Message, Scheduling
+from godwit.core.clock import EPOCH, to_ms
+from godwit.core.error_text import error_text, value_text
+from godwit.core.errors import GodwitError, InvalidMessage
+from godwit.core.limits import EARLIEST_MS, LATEST_MS, bounded_instant
+from godwit.core.message import (
+    DEFAULT_PRIORITY,
+    MAX_PRIORITY,
+    NO_METADATA,
+    NO_ROUTING,
+    Kind,
+    Message,
+    MessageMetadata,
+    Routing,
+    Scheduling,
+)
 from godwit.core.names import (
     GroupName,
     MessageId,
@@ -24,6 +36,7 @@ from godwit.core.names import (
     is_type,
     queue_name,
 )
+from godwit.core.retry import RetryPolicy
 
 MAX_MESSAGE_BYTES: Final = 10 << 20
 MAX_ATTRIBUTE_KEY_BYTES: Final = 256
@@ -34,6 +47,9 @@ RESERVED_ATTRIBUTE_PREFIX: Final = "goog"  # covers googclient_ too
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _UNSCHEDULED: Final = (None, None, None)
+_TEXT_OR_NONE: Final = frozenset({str, type(None)})
+_STANDARD: Final = Kind.STANDARD
+_KINDS: Final = tuple(kind.value for kind in Kind)
 _encode: Final = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Message)
 
@@ -66,7 +82,10 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
     def open(self) -> Message:
         """Return the message inside; raises msgspec.DecodeError when it is not one of ours."""
-        return _decoder.decode(self.body)
+        try:
+            return _decoder.decode(self.body)
+        except (GodwitError, RecursionError) as error:  # of a setting that cannot be, of brackets without end
+            raise msgspec.ValidationError(error_text(error)) from error
 
 
 def seal(message: Message, ending: bytes = b"") -> Envelope:
@@ -83,31 +102,44 @@ def seal(message: Message, ending: bytes = b"") -> Envelope:
     queue, group = (queue, None) if message.routing is NO_ROUTING else _addressed(message)
     if type(queue) is not str or not is_name(queue):
         _refuse_queue(queue)
+    standard = message.kind is _STANDARD
+    if not standard:
+        _check_kind(message.kind)
     if priority is None:
-        priority = DEFAULT_PRIORITY if message.kind is Kind.STANDARD else message.effective_priority
+        priority = DEFAULT_PRIORITY if standard else message.effective_priority
     elif type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
         priority = _whole(priority)
     if message.attributes != {}:
         check_attributes(message.attributes)
-    if (metadata := message.metadata) is not NO_METADATA and metadata.headers != {}:
-        check_attributes(metadata.headers, what="header")
+    if message.metadata is not NO_METADATA:
+        _check_metadata(message.metadata)
     if message.ordering_key is not None:
         check_ordering_key(message.ordering_key)
-    body = written(message, ending)
+    if message.replay_of is not None:
+        check_message_id(message.replay_of)
+    created_ms = aware_ms("created_at", message.created_at)
+    expires_ms = None if message.expires_at is None else aware_ms("expires_at", message.expires_at)
     scheduling = message.scheduling
-    deliver_at_ms, schedule_id, campaign = _UNSCHEDULED if scheduling is None else _scheduled(scheduling)
+    due_ms, schedule_id, campaign = _UNSCHEDULED if scheduling is None else _scheduled(scheduling)
+    if (
+        not EARLIEST_MS <= created_ms <= LATEST_MS
+        or (expires_ms is not None and not EARLIEST_MS <= expires_ms <= LATEST_MS)
+        or (due_ms is not None and not EARLIEST_MS <= due_ms <= LATEST_MS)
+    ):
+        return seal(_moved_inside(message), ending)
+    body = written(message, ending)
     return Envelope(
         name,
         queue,
         body,
         len(body),
-        aware_ms("created_at", message.created_at),
+        created_ms,
         kind,
         priority,
         message.ordering_key,
         group,
-        deliver_at_ms,
-        None if message.expires_at is None else aware_ms("expires_at", message.expires_at),
+        due_ms,
+        expires_ms,
         schedule_id,
         campaign,
         message.replay_of,
@@ -117,9 +149,11 @@ def seal(message: Message, ending: bytes = b"") -> Envelope:
 def written(message: Message, ending: bytes) -> bytes:
     """Return a message as JSON, ended as `seal` says, when its payload and size are within the limits."""
     check_payload(message.payload)
+    if message.retry_policy is not None and type(message.retry_policy) is not RetryPolicy:
+        _refuse_type("retry_policy", message.retry_policy, "a RetryPolicy")
     try:
         body = _encode(message)
-    except (TypeError, ValueError, OverflowError, UnicodeEncodeError) as error:
+    except (TypeError, ValueError, OverflowError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidMessage("content", f"cannot be written as JSON ({error})", "Use plain JSON values.") from error
     if ending:
         body = ending % (body[:-1], message.id.encode())
@@ -153,9 +187,53 @@ def is_like(message: Message, other: Message) -> bool:
 def _addressed(message: Message) -> tuple[QueueName, GroupName | None]:
     """Return queue and group of a message that says more than its queue."""
     routing = message.routing
+    if type(routing) is not Routing:
+        _refuse_type("routing", routing, "a Routing")
+    for name in (message.queue, routing.target_queue):
+        if name != "" and name is not None:
+            queue_name(name)
     if routing.consumer_group is not None:
         group_name(routing.consumer_group)
     return routing.target_queue or message.queue, routing.consumer_group
+
+
+def _refuse_type(field: str, value: object, expected: str) -> NoReturn:
+    raise InvalidMessage(field, f"is of type {type(value).__name__}", f"Use {expected}, or leave it out.")
+
+
+def _check_kind(kind: Any) -> None:
+    if type(kind) is not Kind and (type(kind) is not str or kind not in _KINDS):
+        raise InvalidMessage("kind", f"is {kind!r}", f"Use one of {', '.join(_KINDS)}.")
+
+
+def _check_metadata(metadata: Any) -> None:
+    """Refuse metadata that no handler could read."""
+    if type(metadata) is not MessageMetadata:
+        _refuse_type("metadata", metadata, "a MessageMetadata")
+    if not (
+        type(metadata.source) is type(metadata.version) is type(metadata.content_type) is str
+        and type(metadata.correlation_id) in _TEXT_OR_NONE
+        and type(metadata.user_id) in _TEXT_OR_NONE
+        and type(metadata.encoding) in _TEXT_OR_NONE
+        and type(metadata.key_id) in _TEXT_OR_NONE
+        and type(metadata.encrypted) is bool
+    ):
+        raise InvalidMessage("metadata", f"is {metadata!r}", "Its fields are text, `encrypted` is True or False.")
+    if metadata.headers != {}:
+        check_attributes(metadata.headers, what="header")
+
+
+def _moved_inside(message: Message) -> Message:
+    """Return the message with its times moved inside the limits, so that all who read it see what brokers go by."""
+    scheduling, expires_at = message.scheduling, message.expires_at
+    if scheduling is not None and scheduling.deliver_at is not None:
+        scheduling = msgspec.structs.replace(scheduling, deliver_at=bounded_instant(scheduling.deliver_at))
+    return msgspec.structs.replace(
+        message,
+        created_at=bounded_instant(message.created_at),
+        expires_at=None if expires_at is None else bounded_instant(expires_at),
+        scheduling=scheduling,
+    )
 
 
 def _refuse_queue(queue: Any) -> None:
@@ -164,8 +242,23 @@ def _refuse_queue(queue: Any) -> None:
     queue_name(queue)
 
 
-def _scheduled(scheduling: Scheduling) -> tuple[int | None, str | None, str | None]:
+def _scheduled(scheduling: Any) -> tuple[int | None, str | None, str | None]:
     """Return when a message is due, its schedule and its campaign."""
+    if type(scheduling) is not Scheduling:
+        _refuse_type("scheduling", scheduling, "a Scheduling")
+    if scheduling.starts_at is not None:
+        aware_ms("scheduling.starts_at", scheduling.starts_at)
+    if scheduling.ends_at is not None:
+        aware_ms("scheduling.ends_at", scheduling.ends_at)
+    if not (
+        type(scheduling.timezone) is str
+        and type(scheduling.cron) in _TEXT_OR_NONE
+        and type(scheduling.schedule_id) in _TEXT_OR_NONE
+        and type(scheduling.campaign) in _TEXT_OR_NONE
+    ):
+        raise InvalidMessage("scheduling", f"is {scheduling!r}", "Its cron, timezone and names are text.")
+    if scheduling.max_occurrences is not None and type(scheduling.max_occurrences) is not int:
+        _refuse_type("scheduling.max_occurrences", scheduling.max_occurrences, "a whole number")
     due_at = scheduling.deliver_at
     return None if due_at is None else aware_ms("deliver_at", due_at), scheduling.schedule_id, scheduling.campaign
 
@@ -198,8 +291,10 @@ def check_size(size: int) -> None:
         )
 
 
-def check_attributes(attributes: Mapping[str, str], *, what: str = "attribute") -> None:
+def check_attributes(attributes: Any, *, what: str = "attribute") -> None:
     """Refuse keys and values outside the limits."""
+    if not isinstance(attributes, dict):
+        _refuse_type(f"{what}s", attributes, "a dict of strings")
     for key, value in attributes.items():
         if not isinstance(key, str) or not key:
             raise InvalidMessage(what, f"key {key!r} is empty or not a string", "Give every key a non-empty name.")
@@ -231,12 +326,22 @@ def check_ordering_key(key: str) -> None:
 
 def aware_ms(field: str, instant: datetime) -> int:
     """Return an instant in milliseconds; refuse one without a time zone."""
-    if not isinstance(instant, datetime) or (instant.tzinfo is not UTC and instant.utcoffset() is None):
-        raise InvalidMessage(
-            field, f"is {instant!r}, without a time zone", "Use an aware datetime, such as datetime.now(UTC)."
-        )
+    if type(instant) is not datetime or instant.tzinfo is not UTC:
+        return _zoned_ms(field, instant)
     since = instant - EPOCH  # what `to_ms` does, without its call: every message has an instant
     return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+
+
+def _zoned_ms(field: str, instant: Any) -> int:
+    """Return an instant of any zone, whose class may be any that applications make."""
+    remedy = "Use an aware datetime, such as datetime.now(UTC)."
+    if isinstance(instant, datetime):
+        try:
+            if instant.utcoffset() is not None:
+                return to_ms(instant)
+        except Exception as error:
+            raise InvalidMessage(field, f"is in a zone that cannot be used ({error_text(error)})", remedy) from error
+    raise InvalidMessage(field, f"is {value_text(instant)}, without a time zone", remedy)
 
 
 def check_payload(value: Any, *, depth: int = 0, path: str = "payload") -> None:

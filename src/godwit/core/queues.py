@@ -7,9 +7,20 @@ from enum import IntEnum, StrEnum
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
+from godwit.core.limits import (
+    LARGEST_COUNT,
+    MOST_BYTES,
+    as_choice,
+    as_count,
+    as_flag,
+    as_limit,
+    as_time_setting,
+    as_whole,
+)
 from godwit.core.names import GroupName, QueueName, group_name, queue_name
 from godwit.core.retry import Backoff
 
@@ -35,6 +46,7 @@ DEFAULT_MAX_CRASHES: Final = 3
 MAX_PARTITIONS: Final = 256
 LOWEST_FIRST_EVERY: Final = 10
 """Every so many pulls begin with the lowest lane, so that it is never starved."""
+_LIMITS: Final = (("max_size", LARGEST_COUNT), ("max_bytes", MOST_BYTES), ("max_delayed", LARGEST_COUNT))
 
 
 class QueueType(StrEnum):
@@ -62,12 +74,6 @@ class JournalBody(StrEnum):
     OFF = "off"
 
 
-def positive(setting: str, value: int | None) -> None:
-    """Refuse limits of zero or less."""
-    if value is not None and value < 1:
-        raise InvalidSetting(setting, value, "1 or more, or none")
-
-
 class FlowControl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much of a group may be leased at once, over all its workers."""
 
@@ -75,9 +81,9 @@ class FlowControl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
-        positive("flow_control.max_messages", self.max_messages)
-        positive("flow_control.max_bytes", self.max_bytes)
+        """Refuse impossible values; what is meant to be without end becomes the largest."""
+        force_setattr(self, "max_messages", as_limit("flow_control.max_messages", self.max_messages))
+        force_setattr(self, "max_bytes", as_limit("flow_control.max_bytes", self.max_bytes, most=MOST_BYTES))
 
 
 class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,10 +104,17 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     forgive_outages: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
+        """Refuse impossible values; what is meant to be without end becomes the largest."""
         group_name(self.name)
-        positive("max_crashes", self.max_crashes)
-        positive("max_delivery_attempts", self.max_delivery_attempts)
+        for setting in ("max_crashes", "max_delivery_attempts"):
+            force_setattr(self, setting, as_limit(setting, getattr(self, setting)))
+        for setting in ("message_ordering", "forgive_outages"):
+            as_flag(setting, getattr(self, setting))
+        force_setattr(self, "overflow", as_choice("overflow", self.overflow, Overflow))
+        if not isinstance(self.flow_control, FlowControl):
+            raise InvalidSetting("flow_control", self.flow_control, "a FlowControl")
+        if self.backoff is not None and not isinstance(self.backoff, Backoff):
+            raise InvalidSetting("backoff", self.backoff, "a Backoff, or none")
 
 
 class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,28 +142,36 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     journal_max_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
+        """Refuse impossible values; what is meant to be without end becomes the largest."""
         queue_name(self.name)
         if self.dead_letter_queue is not None:
             queue_name(self.dead_letter_queue)
             if self.dead_letter_queue == self.name:
                 raise InvalidSetting("dead_letter_queue", self.name, "the name of another queue")
-        for setting in ("max_size", "max_bytes", "max_delayed", "journal_max_bytes"):
-            positive(setting, getattr(self, setting))
-        if self.ttl is not None and milliseconds(self.ttl) <= 0:
-            raise InvalidSetting("ttl", self.ttl, "more than 0")
-        if self.dedup_window < timedelta(0):
-            raise InvalidSetting("dedup_window", self.dedup_window, "0 or more")
-        if self.lanes not in {1, len(Lane)}:
+        for setting, most in _LIMITS:
+            force_setattr(self, setting, as_limit(setting, getattr(self, setting), most=most))
+        force_setattr(self, "journal_max_bytes", as_count("journal_max_bytes", self.journal_max_bytes, most=MOST_BYTES))
+        force_setattr(self, "min_replicas", as_count("min_replicas", self.min_replicas, least=0))
+        force_setattr(self, "priority", as_whole("priority", self.priority))
+        force_setattr(self, "type", as_choice("type", self.type, QueueType))
+        force_setattr(self, "journal_body", as_choice("journal_body", self.journal_body, JournalBody))
+        self._check_times()
+        if type(self.lanes) is not int or self.lanes not in {1, len(Lane)}:
             raise InvalidSetting("lanes", self.lanes, f"1 or {len(Lane)}")
-        if not 1 <= self.partitions <= MAX_PARTITIONS:
+        if type(self.partitions) is not int or not 1 <= self.partitions <= MAX_PARTITIONS:
             raise InvalidSetting("partitions", self.partitions, f"1 to {MAX_PARTITIONS}")
-        if self.min_replicas < 0:
-            raise InvalidSetting("min_replicas", self.min_replicas, "0 or more")
-        for setting in ("max_size", "max_bytes", "max_delayed"):
+        for setting, _ in _LIMITS:
             limit = getattr(self, setting)
             if limit is not None and limit < self.partitions:
                 raise InvalidSetting(setting, limit, f"{self.partitions} or more: each partition has its share of it")
+
+    def _check_times(self) -> None:
+        if self.ttl is not None:
+            force_setattr(self, "ttl", as_time_setting("ttl", self.ttl))
+            if milliseconds(self.ttl) <= 0:
+                raise InvalidSetting("ttl", self.ttl, "more than 0")
+        for setting in ("dedup_window", "journal_keep"):
+            force_setattr(self, setting, as_time_setting(setting, getattr(self, setting)))
 
 
 GROUP_FIXED: Final = ("message_ordering",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import StrEnum
@@ -9,8 +10,10 @@ from random import Random
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from godwit.core.errors import InvalidSetting
+from godwit.core.limits import as_choice, as_count, as_number, as_time_setting, bounded
 
 T = TypeVar("T")
 _LARGEST_EXPONENT = 64
@@ -41,17 +44,16 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     by_kind: dict[str, Strategy] = {}
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
-        if self.max_attempts < 1:
-            raise InvalidSetting("max_attempts", self.max_attempts, "1 or more")
-        if self.initial_delay < timedelta(0):
-            raise InvalidSetting("initial_delay", self.initial_delay, "0 or more")
-        if self.max_delay < timedelta(0):
-            raise InvalidSetting("max_delay", self.max_delay, "0 or more")
-        if not self.multiplier >= 1:
-            raise InvalidSetting("multiplier", self.multiplier, "1 or more")
-        if not 0 <= self.jitter <= 1:
-            raise InvalidSetting("jitter", self.jitter, "0 to 1")
+        """Refuse impossible values; bring what is meant to be without end inside the limits."""
+        force_setattr(self, "max_attempts", as_count("max_attempts", self.max_attempts))
+        force_setattr(self, "strategy", as_choice("strategy", self.strategy, Strategy))
+        force_setattr(self, "initial_delay", as_time_setting("initial_delay", self.initial_delay))
+        force_setattr(self, "max_delay", as_time_setting("max_delay", self.max_delay))
+        multiplier = as_number("multiplier", self.multiplier, 1, sys.float_info.max, "1 or more, not infinite")
+        force_setattr(self, "multiplier", multiplier)
+        force_setattr(self, "jitter", as_number("jitter", self.jitter, 0, 1, "0 to 1"))
+        if self.by_kind != {}:
+            force_setattr(self, "by_kind", _strategies(self.by_kind))
 
     def delay(self, *, attempt: int, jitter: float = 0.0, kind: str | None = None) -> timedelta | None:
         """Return how long to wait after failed attempt `attempt`, or None for the dead-letter queue.
@@ -67,10 +69,16 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             case Strategy.FIXED:
                 plain = self.initial_delay
             case Strategy.LINEAR:
-                plain = min(self.initial_delay * attempt, self.max_delay)
+                plain = multiplied(self.initial_delay, self.max_delay, attempt)
             case Strategy.EXPONENTIAL:
                 plain = doubled(self.initial_delay, self.max_delay, attempt=attempt, multiplier=self.multiplier)
-        return plain * (1 + self.jitter * jitter)
+        return bounded(plain * (1 + self.jitter * jitter))
+
+
+def _strategies(by_kind: object) -> dict[str, Strategy]:
+    if not isinstance(by_kind, dict) or not all(isinstance(kind, str) for kind in by_kind):
+        raise InvalidSetting("by_kind", by_kind, "a dict from kinds of errors to strategies")
+    return {kind: as_choice(f"by_kind.{kind}", strategy, Strategy) for kind, strategy in by_kind.items()}
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,8 +88,10 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     maximum: timedelta = timedelta(minutes=10)
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
-        if not timedelta(0) <= self.minimum <= self.maximum:
+        """Refuse impossible values; bring what is meant to be without end inside the limits."""
+        force_setattr(self, "minimum", as_time_setting("backoff.minimum", self.minimum))
+        force_setattr(self, "maximum", as_time_setting("backoff.maximum", self.maximum))
+        if self.minimum > self.maximum:
             raise InvalidSetting("backoff", (self.minimum, self.maximum), "0 <= minimum <= maximum")
 
     def delay(self, *, attempt: int) -> timedelta:
@@ -94,7 +104,15 @@ def doubled(initial: timedelta, maximum: timedelta, *, attempt: int, multiplier:
     exponent = attempt - 1
     if exponent > _LARGEST_EXPONENT and multiplier > 1:
         return maximum if initial else initial
-    seconds = initial.total_seconds() * multiplier**exponent
+    try:
+        return multiplied(initial, maximum, multiplier**exponent)
+    except OverflowError:
+        return maximum if initial else initial
+
+
+def multiplied(duration: timedelta, maximum: timedelta, factor: float) -> timedelta:
+    """Return min(duration * factor, maximum), also for products that no timedelta can hold."""
+    seconds = duration.total_seconds() * factor
     return maximum if seconds >= maximum.total_seconds() else timedelta(seconds=seconds)
 
 

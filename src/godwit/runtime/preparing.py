@@ -13,6 +13,7 @@ import msgspec
 
 from godwit.core.envelope import Envelope, aware_ms, is_like, seal, written
 from godwit.core.errors import GodwitError, InvalidMessage, SchedulerRequired
+from godwit.core.limits import EARLIEST_MS, LATEST_MS
 from godwit.core.message import NO_METADATA, NO_ROUTING, Kind, Message, MessageMetadata, Scheduling
 from godwit.core.names import QueueName, is_plain_id
 from godwit.core.routing import Router, Transform, transformed
@@ -68,10 +69,11 @@ class Preparation:
         for message in messages:
             if like is not None and type(message) is Message and is_like(message, like):
                 # Nearly all messages of a call differ only in what is looked at here.
-                body = written(message, ending)
                 created_ms = aware_ms("created_at", message.created_at)
-                append(Envelope(message.id, like.queue, body, len(body), created_ms, like.type))
-                continue
+                if EARLIEST_MS <= created_ms <= LATEST_MS:
+                    body = written(message, ending)
+                    append(Envelope(message.id, like.queue, body, len(body), created_ms, like.type))
+                    continue
             append(self.prepare(message))
             like = message if self._is_common(message) else None
 
