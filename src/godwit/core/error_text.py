@@ -39,9 +39,9 @@ def value_text(value: object) -> str:
 
 
 def showable(error: BaseException) -> bool:
-    """Say whether Python's own traceback of an error can be made, as logging and error trackers make it."""
+    """Say whether Python's own traceback of an error can be made and written, as logging and error trackers do it."""
     try:
-        traceback.format_exception(error, limit=1)
+        "".join(traceback.format_exception(error, limit=1)).encode()
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - as above
