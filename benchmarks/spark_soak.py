@@ -23,10 +23,10 @@ from rich.console import Console
 from benchmarks.results import Report, Result, report, save
 from benchmarks.spark import CAMPAIGN, HORIZON, send, users
 from godwit.core.journal import Event
-from godwit.pipeline.connections import Connections
 from godwit.pipeline.jobs.plan import PlanSettings, plan
 from godwit.pipeline.jobs.run import RunSettings, follow
-from godwit.pipeline.session import spark_session
+from godwit.pipeline.spark.connections import Connections
+from godwit.pipeline.spark.session import spark_session
 from tests.pipeline.making import WrittenJournal, random_history
 from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from godwit.pipeline.classes import make
-from godwit.pipeline.gateway import Jvm
-from godwit.pipeline.session import SMALL, spark_session
+from godwit.pipeline.spark.classes import make
+from godwit.pipeline.spark.gateway import Jvm
+from godwit.pipeline.spark.session import SMALL, spark_session
 from tests.pipeline.drivers import kill_all, lasting_jvm
 
 if TYPE_CHECKING:

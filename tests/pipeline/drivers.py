@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from godwit.pipeline.gateway import PORT, SECRET, Jvm, start
 from godwit.pipeline.jobs.run import RunSettings
-from godwit.pipeline.runfolder import run_folder
-from godwit.pipeline.session import JVM_OPTIONS, configuration
+from godwit.pipeline.spark.gateway import PORT, SECRET, Jvm, start
+from godwit.pipeline.spark.runfolder import run_folder
+from godwit.pipeline.spark.session import JVM_OPTIONS, configuration
 from tests.project.specification import ROOT
 from tests.stolen import calm
 

@@ -17,7 +17,7 @@ from godwit.core.failure import FailureKind, ProcessingError
 from godwit.core.journal import Position, decode_chunk, rows_of, shard_name
 from godwit.core.message import Message, Scheduling
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
-from godwit.pipeline.schema import journal_schema
+from godwit.pipeline.source.schema import journal_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,7 +6,7 @@ import sys
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
-from godwit.pipeline.session import spark_session
+from godwit.pipeline.spark.session import spark_session
 from tests.pipeline.drivers import release
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from godwit.pipeline.advice import (
+from godwit.pipeline.report.advice import (
     Advice,
     Limits,
     Trace,
@@ -23,8 +23,8 @@ from godwit.pipeline.advice import (
     time_to_live,
     wilson,
 )
-from godwit.pipeline.reporting import Attempts, GroupFigures, Lateness
-from godwit.pipeline.simulating import at_once, percentile, waits
+from godwit.pipeline.report.reporting import Attempts, GroupFigures, Lateness
+from godwit.pipeline.report.simulating import at_once, percentile, waits
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from godwit.pipeline.choosing import Sort, parse
+from godwit.pipeline.query.choosing import Sort, parse
 from godwit.pipeline.transforms.choice import chosen
 
 if TYPE_CHECKING:

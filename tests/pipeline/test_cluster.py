@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyspark
 
-from godwit.pipeline import classes
 from godwit.pipeline.jobs.run import RunSettings
+from godwit.pipeline.spark import classes
 from tests.pipeline.drivers import Driver
 from tests.pipeline.making import WrittenJournal, random_history
 from tests.pipeline.oracle import assert_agreement

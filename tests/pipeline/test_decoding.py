@@ -8,8 +8,8 @@ import pytest
 
 from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event, decode_chunk, encode_chunk, rows_of
-from godwit.pipeline.decoding import Decoder
-from godwit.pipeline.schema import arrow_schema, columns, journal_schema
+from godwit.pipeline.source.decoding import Decoder
+from godwit.pipeline.source.schema import arrow_schema, columns, journal_schema
 from tests.pipeline.making import row
 
 SHARD = "orders#0"

@@ -17,8 +17,8 @@ from random import Random
 import msgspec
 import pytest
 
-from godwit.pipeline.gateway import Jvm
 from godwit.pipeline.jobs.run import RunSettings
+from godwit.pipeline.spark.gateway import Jvm
 from tests.pipeline.drivers import Driver
 from tests.pipeline.making import WrittenJournal, random_history
 from tests.pipeline.oracle import assert_agreement, lake_rows

@@ -11,10 +11,10 @@ import pytest
 
 from godwit.core.errors import GodwitError, InvalidSetting, JournalLost, PositionGap, StoreRequired
 from godwit.core.journal import Event
-from godwit.pipeline.connections import Connections
+from godwit.pipeline.batch.publishing import Outcome
 from godwit.pipeline.jobs.run import RunSettings, follow, pending, run
-from godwit.pipeline.publishing import Outcome
-from godwit.pipeline.session import SMALL
+from godwit.pipeline.spark.connections import Connections
+from godwit.pipeline.spark.session import SMALL
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, row
 from tests.pipeline.oracle import assert_agreement, journal_rows, stored_days
 from tests.servers.postgres import fresh_database

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from godwit.brokers.contract import ShardEnds
 from godwit.brokers.urls import connect
-from godwit.pipeline.connections import Connections
-from godwit.pipeline.decoding import Decoder
 from godwit.pipeline.jobs.run import RunSettings, follow
-from godwit.pipeline.offsets import Range, split
-from godwit.pipeline.reading import batches
-from godwit.pipeline.schema import arrow_schema, columns
+from godwit.pipeline.source.decoding import Decoder
+from godwit.pipeline.source.offsets import Range, split
+from godwit.pipeline.source.reading import batches
+from godwit.pipeline.source.schema import arrow_schema, columns
+from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.making import traffic
 from tests.pipeline.oracle import assert_agreement, journal_rows
 from tests.servers.postgres import fresh_database

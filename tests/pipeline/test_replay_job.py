@@ -12,8 +12,8 @@ from godwit.core.envelope import seal_all
 from godwit.core.errors import BodiesMissing, InvalidCondition, InvalidSetting, QueueNotFound
 from godwit.core.message import Message
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
-from godwit.pipeline.connections import Connections
 from godwit.pipeline.jobs.replay import ReplayResult, ReplaySettings, check, replayed
+from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.making import LEASE, traffic, url_of
 from tests.pipeline.test_choosing import HOSTILE
 

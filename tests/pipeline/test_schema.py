@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from godwit.core.errors import InvalidSetting
 from godwit.core.journal import HEADER, LAYOUTS
-from godwit.pipeline.schema import arrow_schema, check_columns, columns, document, journal_schema
+from godwit.pipeline.source.schema import arrow_schema, check_columns, columns, document, journal_schema
 
 FIRST_VERSION = (
     "epoch", "shard", "seq", "at", "event", "queue", "group", "worker", "depth", "message_id", "delivery_id",

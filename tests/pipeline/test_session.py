@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from godwit.core.errors import GodwitError, JavaRequired, QueueNotFound, SparkUnavailable
-from godwit.pipeline import classes
-from godwit.pipeline.gateway import Jvm
-from godwit.pipeline.runfolder import LOCK, PREFIX, run_folder, sweep
-from godwit.pipeline.session import check_java, folder_of, spark_session
+from godwit.pipeline.spark import classes
+from godwit.pipeline.spark.gateway import Jvm
+from godwit.pipeline.spark.runfolder import LOCK, PREFIX, run_folder, sweep
+from godwit.pipeline.spark.session import check_java, folder_of, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ def test_a_run_folder_goes_with_its_block_and_that_of_a_killed_process_with_the_
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from godwit.pipeline.runfolder import run_folder
+from godwit.pipeline.spark.runfolder import run_folder
 with run_folder(Path(sys.argv[1])) as folder:
     (folder / "something").write_text("")
     print(folder.name, flush=True)
@@ -94,7 +94,7 @@ with run_folder(Path(sys.argv[1])) as folder:
 
 
 def test_errors_of_ours_come_back_from_spark_as_themselves() -> None:
-    from godwit.pipeline.failures import translated
+    from godwit.pipeline.spark.failures import translated
 
     said = "".join(traceback.format_exception_only(QueueNotFound("oders")))
     error = translated(RuntimeError(f"Traceback\n{said} SQLSTATE"))
@@ -107,7 +107,7 @@ def test_errors_of_ours_come_back_from_spark_as_themselves() -> None:
 def test_a_step_of_the_end_that_spark_does_not_do_hides_nothing() -> None:
     from py4j.protocol import Py4JNetworkError
 
-    from godwit.pipeline.failures import left_alone
+    from godwit.pipeline.spark.failures import left_alone
 
     def ending() -> None:
         try:

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from godwit.pipeline import shortening
-from godwit.pipeline.schema import arrow_schema, columns
+from godwit.pipeline.audit import shortening
+from godwit.pipeline.source.schema import arrow_schema, columns
 from tests.pipeline.histories import ORDERED, PLAIN, History, Row
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.journal import Event, Position, decode_chunk, rows_of
-from godwit.pipeline.offsets import Range, for_tasks, split
-from godwit.pipeline.schema import columns
-from godwit.pipeline.session import folder_of
+from godwit.pipeline.source.offsets import Range, for_tasks, split
+from godwit.pipeline.source.schema import columns
+from godwit.pipeline.spark.session import folder_of
 from tests.pipeline.making import WrittenJournal, row, traffic, url_of
 
 if TYPE_CHECKING:

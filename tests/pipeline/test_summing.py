@@ -11,13 +11,13 @@ from pyspark.errors import PySparkException
 
 from godwit.core.errors import JournalDamaged, JournalLost
 from godwit.core.journal import Event, Position, encode_chunk
-from godwit.pipeline.intake import Intake
-from godwit.pipeline.offsets import Range, split
-from godwit.pipeline.options import ReadOptions
-from godwit.pipeline.partials import advances, histogram_rows, minute_rows
-from godwit.pipeline.reading import OpenBroker, batches
-from godwit.pipeline.schema import journal_schema, partials_schema
-from godwit.pipeline.summing import Sums
+from godwit.pipeline.batch.intake import Intake
+from godwit.pipeline.batch.partials import advances, histogram_rows, minute_rows
+from godwit.pipeline.source.offsets import Range, split
+from godwit.pipeline.source.options import ReadOptions
+from godwit.pipeline.source.reading import OpenBroker, batches
+from godwit.pipeline.source.schema import journal_schema, partials_schema
+from godwit.pipeline.source.summing import Sums
 from godwit.pipeline.transforms.analytics import partials
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history
 from tests.pipeline.oracle import Expected, journal_rows

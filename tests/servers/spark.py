@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from godwit.pipeline import classes
+from godwit.pipeline.spark import classes
 from tests.servers.processes import HOST, accepts, await_server, children, free_ports, start, stop
 
 WORKERS = 2

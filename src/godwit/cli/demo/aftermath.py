@@ -17,7 +17,7 @@ from godwit.cli.pipelines.showing import working
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.audit import AuditResult
-    from godwit.pipeline.reporting import Report
+    from godwit.pipeline.report.reporting import Report
     from godwit.store.pipelines import DayNumbers
 
 PAGE: Final = "godwit-demo-report.html"
@@ -46,12 +46,12 @@ class Aftermath:
 
 def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
     """Archive, count and audit what was played, from the broker's own listing, and write the report's page."""
-    from godwit.pipeline.connections import Connections
     from godwit.pipeline.jobs.audit import AuditSettings, audited
     from godwit.pipeline.jobs.report import ReportSettings, reported
     from godwit.pipeline.jobs.run import PARTS, RunSettings
-    from godwit.pipeline.page import page as rendered
-    from godwit.pipeline.session import SMALL, spark_session
+    from godwit.pipeline.report.page import page as rendered
+    from godwit.pipeline.spark.connections import Connections
+    from godwit.pipeline.spark.session import SMALL, spark_session
 
     lake = str(folder / "lake")
     run = RunSettings(broker_url=url, store_url=url, lake=lake, parts=PARTS, once=True)

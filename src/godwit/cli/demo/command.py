@@ -95,7 +95,7 @@ def demo(
 
 def _check_spark() -> None:
     """Refuse before the play what would fail after it."""
-    from godwit.pipeline.session import check_java
+    from godwit.pipeline.spark.session import check_java
 
     check_java()
 

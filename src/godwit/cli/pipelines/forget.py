@@ -11,7 +11,7 @@ from godwit.cli.exits import Exit
 from godwit.cli.opening import opened
 from godwit.cli.options import Json, Url
 from godwit.cli.output import print_json, remarks
-from godwit.pipeline.options import reader_of
+from godwit.pipeline.source.options import reader_of
 
 EXAMPLES: Final = """Examples:
 

@@ -201,7 +201,7 @@ def _finish(summary: Summary, *, as_json: bool) -> Exit:
 
 
 def _days(settings: RunSettings) -> list[DayNumbers]:
-    from godwit.pipeline.connections import Connections
+    from godwit.pipeline.spark.connections import Connections
 
     with Connections(settings.broker_url, settings.store_url) as connections:
         return connections.pipelines(lambda state: state.days())

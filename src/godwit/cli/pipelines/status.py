@@ -31,7 +31,7 @@ def status(url: Url = None, store: Store = None, as_json: Json = False) -> Exit:
 
     Exit code 1 when no pipeline has run yet.
     """
-    from godwit.pipeline.connections import Connections
+    from godwit.pipeline.spark.connections import Connections
 
     settings = settings_of(url, store)
     with Connections(settings.broker_url, settings.store_url) as connections:

@@ -12,13 +12,13 @@ from godwit.config.addresses import without_password
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.journal import Event
 from godwit.core.queues import QueueSpec
-from godwit.pipeline.advice import Limits
-from godwit.pipeline.connections import Connections
-from godwit.pipeline.failures import explained
-from godwit.pipeline.history import history
-from godwit.pipeline.lake import Lake
-from godwit.pipeline.reporting import Report, report
-from godwit.pipeline.session import LOCAL, spark_session
+from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.query.history import history
+from godwit.pipeline.report.advice import Limits
+from godwit.pipeline.report.reporting import Report, report
+from godwit.pipeline.spark.connections import Connections
+from godwit.pipeline.spark.failures import explained
+from godwit.pipeline.spark.session import LOCAL, spark_session
 from godwit.pipeline.transforms import figures
 
 if TYPE_CHECKING:

@@ -15,21 +15,21 @@ from godwit.core.errors import InvalidSetting, PipelineFailed, listed
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
 from godwit.core.names import queue_name
-from godwit.pipeline.auditing import AuditPart
-from godwit.pipeline.catching_up import catch_up
-from godwit.pipeline.connections import Connections
-from godwit.pipeline.failures import explained, left_alone
-from godwit.pipeline.housekeeping import compact, sweep
-from godwit.pipeline.intake import Intake
-from godwit.pipeline.lake import Lake
-from godwit.pipeline.offsets import chosen_shards, ranges
-from godwit.pipeline.options import ReadOptions, absolute, reader_of
-from godwit.pipeline.parts import AnalyticsPart, LakePart, Part
-from godwit.pipeline.progress import PipelineMetrics, listening
-from godwit.pipeline.publishing import Outcome, Publisher
-from godwit.pipeline.serving import served
-from godwit.pipeline.session import LOCAL, folder_of, spark_session
-from godwit.pipeline.starting import starting_places
+from godwit.pipeline.audit.auditing import AuditPart
+from godwit.pipeline.batch.catching_up import catch_up
+from godwit.pipeline.batch.intake import Intake
+from godwit.pipeline.batch.parts import AnalyticsPart, LakePart, Part
+from godwit.pipeline.batch.publishing import Outcome, Publisher
+from godwit.pipeline.batch.starting import starting_places
+from godwit.pipeline.lake.housekeeping import compact, sweep
+from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.source.offsets import chosen_shards, ranges
+from godwit.pipeline.source.options import ReadOptions, absolute, reader_of
+from godwit.pipeline.spark.connections import Connections
+from godwit.pipeline.spark.failures import explained, left_alone
+from godwit.pipeline.spark.progress import PipelineMetrics, listening
+from godwit.pipeline.spark.serving import served
+from godwit.pipeline.spark.session import LOCAL, folder_of, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

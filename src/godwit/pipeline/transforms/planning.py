@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
-from godwit.pipeline.campaigns import Campaign, Horizon, celebrations, seconds_of
+from godwit.pipeline.campaign.campaigns import Campaign, Horizon, celebrations, seconds_of
+from godwit.pipeline.campaign.zones import clocks, zones
 from godwit.pipeline.transforms.ids import campaign_id
-from godwit.pipeline.zones import clocks, zones
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,0 +1,1 @@
+"""Whether anything was lost, doubled, stuck or out of order."""

@@ -1,0 +1,275 @@
+"""The audit as a part of the pipeline: the copies open so far, kept in the lake and carried from batch to batch.
+
+Datasets beside the journal's: `open` (copies that have not come to their end, replaced with each batch), `findings`
+(what cannot have happened, added to) and `audited` (the shards and groups the audit knows, replaced when they change).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
+from godwit.core.journal import Event
+from godwit.core.logs import get_logger
+from godwit.core.queues import GroupSpec
+from godwit.pipeline.audit import shortening
+from godwit.pipeline.audit.lives import ARRIVALS, COLUMNS, REMOVALS
+from godwit.pipeline.batch.partials import advances
+from godwit.pipeline.batch.parts import Prepared
+from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.spark.connections import Connections
+from godwit.pipeline.transforms import audit
+from godwit.store.pipelines import Advance, LakeFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_TYPES: Final[dict[str, DataType]] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "string": StringType(),
+    "timestamp": TimestampType(),
+}
+
+
+def _schema(columns: str) -> StructType:
+    """Return a schema as it is written; Spark's own reader of such texts needs a session."""
+    return StructType([StructField(name, _TYPES[kind]) for name, kind in map(str.split, columns.split(", "))])
+
+
+OPEN: Final = "open"
+FINDINGS: Final = "findings"
+KNOWN: Final = "audited"
+OPEN_SCHEMA: Final = _schema(f"{audit.OPEN}, at timestamp")
+FINDINGS_SCHEMA: Final = _schema(
+    "kind string, shard string, queue string, group string, publish_seq long, message_id string, at timestamp, "
+    "what string"
+)
+log = get_logger(__name__)
+KNOWN_SCHEMA: Final = _schema("shard string, group string, ordered boolean, epoch string, first_seq long, at timestamp")
+
+
+class Known(msgspec.Struct, frozen=True, order=True):
+    """A shard whose journal is audited from `first_seq` on, or, with a `group`, whether that keeps order."""
+
+    shard: str
+    group: str | None
+    ordered: bool
+    epoch: str | None
+    first_seq: int | None
+
+
+class AuditPart:
+    """Follows every copy from its arrival to its end."""
+
+    columns = shortening.READ
+
+    def __init__(
+        self, connections: Connections, lake: Lake, *, accept_loss: bool = False, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._connections, self._lake, self._accept_loss, self._clock = connections, lake, accept_loss, clock
+        self.key = audit_key(lake)
+
+    def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
+        """Go on with the open copies; write those open now and what was found."""
+        short = _shortened(rows).persist()
+        try:
+            return self._followed(rows, short, run_id)
+        finally:
+            short.unpersist()
+
+    def _followed(self, rows: DataFrame, short: DataFrame, run_id: str) -> Prepared:
+        told = _overview(short)
+        read = advances(told, accept_loss=self._accept_loss)
+        if not read:
+            return Prepared()
+        spark, now = rows.sparkSession, from_ms(self._clock.now_ms())
+        before = {dataset: self._files(dataset) for dataset in (OPEN, KNOWN)}
+        opened = self._lake.read(spark, before[OPEN], OPEN_SCHEMA)
+        known = _known(self._lake.read(spark, before[KNOWN], KNOWN_SCHEMA))
+        seen = _seen(known, read, _groups(told))
+        once = shortening.arrive_once(_arrived(told), _highest(opened) if before[OPEN] else {})
+        if not once:
+            log.info("a copy may have arrived twice, the audit follows all rows", run=run_id)
+        found = audit.audited(
+            (short if once else rows).select(*COLUMNS),
+            opened.drop("at"),
+            _ordered(spark, seen),
+            removals=any(told["removals"].to_pylist()),
+        )
+        try:
+            add = self._write(found.open.withColumn("at", F.lit(now)), run_id, OPEN)
+            wrong = _findings(found.findings, seen, rows, now)
+            if not wrong.isEmpty():
+                add += self._write(wrong, run_id, FINDINGS)
+        finally:
+            found.steps.unpersist()
+        remove = [file.path for file in before[OPEN]]
+        if seen != known:
+            add += self._write(_state(spark, seen, now), run_id, KNOWN)
+            remove += [file.path for file in before[KNOWN]]
+        return Prepared(advances=read, add=add, remove=remove)
+
+    def same(self, rows: DataFrame, prepared: Prepared) -> DataFrame:  # noqa: ARG002 # nothing to read instead
+        """Return the rows themselves."""
+        return rows
+
+    def _files(self, dataset: str) -> list[LakeFile]:
+        return self._connections.pipelines(lambda state: state.files(self._lake.name, dataset))
+
+    def _write(self, rows: DataFrame, run_id: str, dataset: str) -> list[LakeFile]:
+        return self._lake.write(rows, run_id, dataset=dataset).files
+
+
+def audit_key(lake: Lake) -> str:
+    """Return the name under which an audit keeps its position."""
+    return f"audit {lake.name}"
+
+
+def _shortened(rows: DataFrame) -> DataFrame:
+    """Leave out the lives that ended well; of bodies only those that say how a group was created are read."""
+    created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.col("body")).alias("body")
+    wanted = rows.select(*(created if name == "body" else F.col(name) for name in shortening.READ))
+    return wanted.mapInArrow(shortening.shortened, shortening.schema())
+
+
+def _overview(rows: DataFrame) -> pa.Table:
+    """Return what a batch held of each shard: which rows and arrivals, any removals, and which groups were created."""
+    arrived = F.when(F.col("lowest").isNotNull(), F.struct("group", "lowest", "arrivals"))
+    created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.struct("seq", "group", "body"))
+    read = rows.groupBy("shard", "epoch").agg(
+        F.sum("n").alias("n"),
+        F.min("first_seq").alias("first_seq"),
+        F.max("last_seq").alias("last_seq"),
+        F.sum("seq_sum").alias("seq_sum"),
+        F.max("last_at_ms").alias("last_at_ms"),
+        F.count_if(F.col("event").isin(*(event.value for event in REMOVALS))).alias("removals"),
+        F.collect_list(created).alias("created"),
+        F.collect_list(arrived).alias("arrived"),
+    )
+    return read.toArrow()
+
+
+def _arrived(told: pa.Table) -> Iterator[tuple[str, str, int, bytes | None]]:
+    """Give what tasks said of arrivals: shard, group, and which copies."""
+    for shard in told.to_pylist():
+        for one in shard["arrived"]:
+            yield shard["shard"], one["group"], one["lowest"], one["arrivals"]
+
+
+def _highest(opened: DataFrame) -> dict[tuple[str, str], int]:
+    """Return the highest publish_seq that is open, by shard and group."""
+    rows = opened.groupBy("shard", "group").agg(F.max("publish_seq").alias("highest")).collect()
+    return {(row["shard"], row["group"]): row["highest"] for row in rows}
+
+
+def _groups(told: pa.Table) -> list[tuple[str, str, bool]]:
+    """Return the groups that were created, and whether they keep order; the newest word comes last."""
+    return [
+        (shard["shard"], group["group"], _keeps_order(group["body"]))
+        for shard in told.to_pylist()
+        for group in sorted(shard["created"], key=lambda one: int(one["seq"]))
+    ]
+
+
+def _keeps_order(body: bytes | None) -> bool:
+    return body is not None and msgspec.json.decode(bytes(body), type=GroupSpec).message_ordering
+
+
+def _known(state: DataFrame) -> frozenset[Known]:
+    return frozenset(
+        Known(row["shard"], row["group"], row["ordered"], row["epoch"], row["first_seq"]) for row in state.collect()
+    )
+
+
+def _seen(
+    known: frozenset[Known], read: Sequence[Advance], groups: Sequence[tuple[str, str, bool]]
+) -> frozenset[Known]:
+    """Return what is known after a batch: the newest word on each group, the first row of each shard."""
+    first = {(one.shard, one.epoch): one for one in known if one.group is None}
+    for advance in read:
+        beginning = Known(advance.shard, None, False, advance.epoch, advance.first)  # noqa: FBT003 # a shard has no order
+        first.setdefault((advance.shard, advance.epoch), beginning)
+    order = {(one.shard, one.group): one for one in known if one.group is not None}
+    order |= {(shard, group): Known(shard, group, ordered, None, None) for shard, group, ordered in groups}
+    return frozenset((*first.values(), *order.values()))
+
+
+def _ordered(spark: SparkSession, seen: frozenset[Known]) -> DataFrame:
+    pairs = [(one.shard, one.group) for one in sorted(seen, key=str) if one.ordered]
+    return spark.createDataFrame(pairs, "shard string, group string")
+
+
+def _findings(found: DataFrame, seen: frozenset[Known], rows: DataFrame, now: datetime) -> DataFrame:
+    """Leave out what only seems wrong because the journal's beginning is missing, and say that it is.
+
+    A copy that seems unborn there, but arrived among these rows, was one that had ended and is not followed any more.
+    """
+    partial = sorted({one.shard for one in seen if one.group is None and (one.first_seq or 1) > 1})
+    unborn = F.col("shard").isin(partial) & F.col("what").endswith("was unborn")
+    kept = found
+    if partial:
+        kept, doubtful = found.where(~unborn), found.where(unborn)
+        if not doubtful.isEmpty():
+            arrived = rows.where(F.col("event").isin(*(event.value for event in ARRIVALS))).select(*audit.COPY)
+            kept = kept.unionByName(doubtful.join(arrived, list(audit.COPY), "left_semi").select(*audit.FINDING))
+    return kept.select(*(F.col(name) for name in audit.FINDING[:-2]), F.coalesce("at", F.lit(now)).alias("at"), "what")
+
+
+def _state(spark: SparkSession, seen: frozenset[Known], now: datetime) -> DataFrame:
+    rows = [(one.shard, one.group, one.ordered, one.epoch, one.first_seq, now) for one in sorted(seen, key=str)]
+    return spark.createDataFrame(rows, KNOWN_SCHEMA)
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """Where the audit of a shard begins; beyond 1 what came before is not known."""
+
+    shard: str
+    epoch: str
+    first_seq: int
+
+
+class Books:
+    """What an audit has written so far, as everybody reads it."""
+
+    def __init__(self, spark: SparkSession, connections: Connections, lake: Lake) -> None:
+        self._spark, self._connections, self._lake = spark, connections, lake
+
+    @property
+    def open(self) -> DataFrame:
+        """Copies that have not come to their end."""
+        return self._read(OPEN, OPEN_SCHEMA).drop("at")
+
+    @property
+    def findings(self) -> DataFrame:
+        """What cannot have happened."""
+        return self._read(FINDINGS, FINDINGS_SCHEMA)
+
+    def beginnings(self) -> list[Begun]:
+        """Return where the audit of each shard begins."""
+        known = _known(self._read(KNOWN, KNOWN_SCHEMA))
+        return sorted(
+            (Begun(one.shard, one.epoch or "", one.first_seq or 1) for one in known if one.group is None),
+            key=lambda one: (one.shard, one.epoch),
+        )
+
+    def _read(self, dataset: str, schema: StructType) -> DataFrame:
+        files = self._connections.pipelines(lambda state: state.files(self._lake.name, dataset))
+        return self._lake.read(self._spark, files, schema)

@@ -1,0 +1,49 @@
+"""Everything that is there now, in batches read one after the other: a run that ends and has no checkpoint.
+
+It is what Spark's trigger AvailableNow does, without a query: no process that speaks for the source, which has ten
+seconds to come up however busy the machine is, and no log of offsets. The positions in the store say what is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from godwit.pipeline.source.offsets import Places, from_offset, to_offset
+from godwit.pipeline.source.options import ReadOptions
+from godwit.pipeline.source.streaming import JournalStream
+from godwit.pipeline.spark.progress import PipelineMetrics, behind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Read = Callable[[Places, Places], "DataFrame"]
+
+
+def catch_up(
+    options: ReadOptions,
+    start: Places,
+    read: Read,
+    publish: Callable[[DataFrame, int], None],
+    *,
+    metrics: PipelineMetrics,
+    pipeline: str,
+) -> None:
+    """Publish what lies between `start` and the ends that the journals have now."""
+    journals = JournalStream(options)
+    journals.prepareForTriggerAvailableNow()
+    place, number = to_offset(start), 0
+    while (end := journals.latestOffset(place, journals.getDefaultReadLimit())) != place:
+        began = time.time()
+        publish(read(from_offset(place), from_offset(end)), number)
+        metrics.batch(pipeline, number, rows=_rows(place, end), seconds=time.time() - began, at=began)
+        metrics.lag(pipeline, behind(end, journals.reportLatestOffset()))
+        place, number = end, number + 1
+
+
+def _rows(start: dict[str, Any], end: dict[str, Any]) -> int:
+    return sum(
+        upto["seq"] - (start[shard]["seq"] if start.get(shard, {}).get("epoch") == upto["epoch"] else 0)
+        for shard, upto in end.items()
+    )

@@ -1,0 +1,63 @@
+"""What a run reads of its journals: the columns its parts need, or sums where sums are all they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from godwit.core.journal import Position
+from godwit.pipeline.batch.partials import advances
+from godwit.pipeline.batch.parts import Part, beyond
+from godwit.pipeline.batch.starting import as_option
+from godwit.pipeline.source.offsets import Places
+from godwit.pipeline.source.options import ReadOptions
+from godwit.pipeline.source.schema import columns, journal_schema, partials_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+
+class Intake:
+    """Reads the journals of a run: once from here to there, or as they grow."""
+
+    def __init__(self, spark: SparkSession, options: ReadOptions, parts: Sequence[Part]) -> None:
+        self._spark, self._options = spark, options
+        wanted = {name for part in parts for name in part.columns}
+        named = columns(*(name for name in journal_schema().names if name in wanted))
+        self._schema = partials_schema() if options.partials else named
+
+    def growing(self, start: Places) -> DataFrame:
+        """Return the stream of what follows `start`."""
+        stream: DataStreamReader = self._spark.readStream.format("godwit").schema(self._schema)
+        return stream.options(
+            **self._told(), startingOffsets=as_option(start), maxRowsPerTrigger=self._options.max_rows
+        ).load()
+
+    def between(self, start: Places, end: Places) -> DataFrame:
+        """Return what lies between two places."""
+        table: DataFrameReader = self._spark.read.format("godwit").schema(self._schema)
+        return table.options(**self._told(), startingOffsets=as_option(start), endingOffsets=as_option(end)).load()
+
+    def unseen(self, rows: DataFrame, places: Places) -> DataFrame:
+        """Return what of a batch lies beyond a position; nothing can be left out of sums, so they are made again."""
+        if not self._options.partials:
+            return beyond(rows, places)
+        start, end = Places(), Places()
+        for one in advances(rows.toArrow(), accept_loss=not self._options.fail_on_data_loss):
+            place = places.get(one.shard)
+            seen = place.seq if place is not None and place.epoch == one.epoch else 0
+            if seen < one.last:
+                start[one.shard] = Position(one.epoch, max(seen, one.first - 1))
+                end[one.shard] = Position(one.epoch, one.last)
+        return self.between(start, end)
+
+    def _told(self) -> dict[str, str | bool]:
+        options = self._options
+        return {
+            "url": options.url,
+            "queues": ",".join(options.queues),
+            "failOnDataLoss": options.fail_on_data_loss,
+            "partials": options.partials,
+        }

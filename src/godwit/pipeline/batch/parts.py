@@ -1,0 +1,111 @@
+"""What a batch of the pipeline makes: parts that are prepared one by one and published together.
+
+A part has a position of its own (`key`), so that parts can be run alone and together in any order: rows at or below
+its position are not for it. Parts that are at the same place share one read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from godwit.core.journal import Position
+from godwit.pipeline.batch.partials import advances, histogram_rows, minute_rows
+from godwit.pipeline.lake.lake import JOURNAL, Lake
+from godwit.pipeline.source.schema import journal_schema
+from godwit.pipeline.spark.connections import Connections
+from godwit.pipeline.transforms.analytics import COLUMNS, partials
+from godwit.store.pipelines import Advance, LakeFile, Staged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ANALYTICS: Final = "analytics"
+"""One position for the whole store: its tables have no pipeline's name, so only one may add to them."""
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a part wants published with the batch."""
+
+    advances: Sequence[Advance] = ()
+    staged: Staged | None = None
+    add: Sequence[LakeFile] = ()
+    remove: Sequence[str] = ()
+
+
+class Part(Protocol):
+    """Makes something of a batch."""
+
+    @property
+    def key(self) -> str:
+        """The name its position is kept under."""
+        ...
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """What it reads of a journal."""
+        ...
+
+    def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
+        """Work out what rows amount to; nothing counts before it is published. No advances mean no rows."""
+        ...
+
+    def same(self, rows: DataFrame, prepared: Prepared) -> DataFrame:
+        """Return the same rows from where it is cheaper to read them again."""
+        ...
+
+
+class AnalyticsPart:
+    """Adds a batch to minutes, histograms and days."""
+
+    key = ANALYTICS
+    columns = COLUMNS
+
+    def __init__(self, connections: Connections, *, accept_loss: bool = False, summed: bool = False) -> None:
+        self._connections, self._accept_loss, self._summed = connections, accept_loss, summed
+
+    def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
+        """Reduce the rows, unless that was done where they were read, and stage the numbers."""
+        table = (rows if self._summed else partials(rows)).toArrow()
+        read = advances(table, accept_loss=self._accept_loss)
+        if not read:
+            return Prepared()
+        minutes, histogram = minute_rows(table), histogram_rows(table)
+        staged = self._connections.pipelines(lambda state: state.stage(run_id, minutes, histogram))
+        return Prepared(advances=read, staged=staged)
+
+    def same(self, rows: DataFrame, prepared: Prepared) -> DataFrame:  # noqa: ARG002 # nothing to read instead
+        """Return the rows themselves."""
+        return rows
+
+
+class LakePart:
+    """Writes a batch to the lake."""
+
+    columns = tuple(journal_schema().names)
+
+    def __init__(self, lake: Lake, *, accept_loss: bool = False) -> None:
+        self._lake, self._accept_loss = lake, accept_loss
+        self.key = lake.key
+
+    def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
+        """Write the rows, and read back what there is of them."""
+        written = self._lake.write(rows, run_id)
+        return Prepared(advances=advances(written.facts, accept_loss=self._accept_loss), add=written.files)
+
+    def same(self, rows: DataFrame, prepared: Prepared) -> DataFrame:
+        """Return the rows as they are in the files just written."""
+        files = [file for file in prepared.add if file.dataset == JOURNAL]
+        return self._lake.read(rows.sparkSession, files) if files else rows
+
+
+def beyond(rows: DataFrame, places: dict[str, Position]) -> DataFrame:
+    """Leave out rows at or below a position."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+
+    for shard, place in places.items():
+        seen = (F.col("shard") == shard) & (F.col("epoch") == place.epoch) & (F.col("seq") <= place.seq)
+        rows = rows.where(~seen)
+    return rows

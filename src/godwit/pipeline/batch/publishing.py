@@ -1,0 +1,171 @@
+"""One batch, once: prepared by every part, published in one transaction, told to the broker.
+
+Points where a test lets the driver die, in the order they are passed: `pipeline.read` (a part has read the batch),
+`pipeline.prepared` (all is staged and written), `pipeline.publishing` (inside the transaction), `pipeline.published`
+(behind it), `pipeline.acknowledged` (before Spark writes its own commit).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from godwit.brokers.contract import Broker
+from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.core.errors import PositionMoved, StagingLost, StoreBusy, StoreUnavailable
+from godwit.core.faults import reach
+from godwit.core.journal import Position
+from godwit.core.logs import get_logger
+from godwit.pipeline.batch.parts import Part, Prepared, beyond
+from godwit.pipeline.spark.connections import Connections
+from godwit.store.pipelines import Advance, Publication, new_run_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = get_logger(__name__)
+TRIES: Final = 10
+PATIENCE_MS: Final = 300_000
+"""How long a batch waits for a store that is away."""
+WAIT_SECONDS: Final = 0.5
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a batch; `rows` counts those that were new to at least one part, `lost` those that were gone."""
+
+    batch: int
+    rows: int
+    lost: int = 0
+    advances: Sequence[Advance] = ()
+
+
+class Publisher:
+    """Publishes batches of a stream; called by Spark for each (`foreachBatch`)."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        parts: Sequence[Part],
+        *,
+        reader: str,
+        lake: str = "",
+        accept_loss: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+        pause: Callable[[float], None] = time.sleep,
+        report: Callable[[Outcome], None] = lambda _outcome: None,
+        unseen: Callable[[DataFrame, dict[str, Position]], DataFrame] = beyond,
+    ) -> None:
+        self._connections, self._parts, self._unseen = connections, parts, unseen
+        self._reader, self._lake, self._accept_loss = reader, lake, accept_loss
+        self._clock, self._pause, self._report = clock, pause, report
+        self.failure: BaseException | None = None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Publish what is new in a batch, however often and by whomever it is tried."""
+        try:
+            self._once(rows, batch)
+        except BaseException as error:
+            self.failure = error  # Spark keeps only its text
+            raise
+
+    def _once(self, rows: DataFrame, batch: int) -> None:
+        tries, deadline = 0, self._clock.now_ms() + PATIENCE_MS
+        while True:
+            try:
+                seen = {part.key: self._positions(part) for part in self._parts} if tries else {}
+                self._attempt(rows, batch, seen)
+            except (PositionMoved, StagingLost) as moved:
+                tries += 1
+                if tries >= TRIES:
+                    raise
+                log.info("batch is tried again", batch=batch, reason=moved.fact)
+            except (StoreBusy, StoreUnavailable) as away:
+                # Whether it was published is not known; if so, trying again finds nothing left to do.
+                if self._clock.now_ms() > deadline:
+                    raise
+                log.warning("store cannot be used, batch waits", batch=batch, reason=away.fact)
+                self._pause(WAIT_SECONDS)
+            else:
+                return
+
+    def _attempt(self, rows: DataFrame, batch: int, seen: dict[str, dict[str, Position]]) -> None:
+        """Prepare and publish what is new."""
+        run_id = new_run_id(self._clock.now_ms(), secrets.token_hex(6))
+        prepared = self._prepare(rows, run_id, seen)
+        reach("pipeline.prepared")
+        if not any(one.advances for one in prepared.values()):
+            self._report(Outcome(batch=batch, rows=0))
+            return
+        publication = self._publication(run_id, prepared)
+        lost = max(self._lost(key, advances) for key, advances in publication.advances.items())
+        self._connections.pipelines(lambda state: state.publish(publication))
+        reach("pipeline.published")
+        self._acknowledge()
+        self._report(_outcome(batch, prepared, lost))
+        reach("pipeline.acknowledged")
+
+    def _lost(self, key: str, advances: Sequence[Advance]) -> int:
+        """Return how many rows a part never saw; asked only where loss is accepted, for it cannot be otherwise."""
+        if not self._accept_loss:
+            return 0
+        places = self._connections.pipelines(lambda state: state.positions(key))
+        return sum(
+            max(0, one.first - 1 - (places[one.shard].seq if one.epoch == places[one.shard].epoch else 0))
+            for one in advances
+            if one.shard in places
+        )
+
+    def _prepare(self, rows: DataFrame, run_id: str, seen: dict[str, dict[str, Position]]) -> dict[str, Prepared]:
+        """Let each part work on the rows it has not seen; parts at the same place read what the first one wrote."""
+        prepared: dict[str, Prepared] = {}
+        cheaper: list[tuple[dict[str, Position], DataFrame]] = []
+        for part in self._parts:
+            places = seen.get(part.key, {})
+            mine = next((found for where, found in cheaper if where == places), None)
+            if mine is None:
+                mine = self._unseen(rows, places) if places else rows
+            prepared[part.key] = part.prepare(mine, run_id)
+            reach("pipeline.read")
+            cheaper.append((places, part.same(mine, prepared[part.key])))
+        return prepared
+
+    def _positions(self, part: Part) -> dict[str, Position]:
+        return dict(self._connections.pipelines(lambda state: state.positions(part.key)))
+
+    def _publication(self, run_id: str, prepared: dict[str, Prepared]) -> Publication:
+        staged = [one.staged for one in prepared.values() if one.staged is not None]
+        return Publication(
+            run_id=run_id,
+            advances={key: one.advances for key, one in prepared.items() if one.advances},
+            staged=staged[0] if staged else None,
+            lake=self._lake,
+            add=[file for one in prepared.values() for file in one.add],
+            remove=[path for one in prepared.values() for path in one.remove],
+            accept_loss=self._accept_loss,
+        )
+
+    def _acknowledge(self) -> None:
+        """Tell the broker how far all parts have got: it keeps what the slowest one still needs."""
+        slowest: dict[str, Position] = {}
+        for part in self._parts:
+            for shard, place in self._positions(part).items():
+                slowest[shard] = min(place, slowest.get(shard, place), key=lambda one: one.seq)
+
+        async def commit(broker: Broker) -> None:
+            for shard, place in slowest.items():
+                await broker.journal.commit(self._reader, shard, place)
+
+        self._connections.broker(commit)
+
+
+def _outcome(batch: int, prepared: dict[str, Prepared], lost: int) -> Outcome:
+    advances = max((one.advances for one in prepared.values()), key=_rows)
+    return Outcome(batch=batch, rows=_rows(advances), lost=lost, advances=advances)
+
+
+def _rows(advances: Sequence[Advance]) -> int:
+    return sum(one.last - one.first + 1 for one in advances)

@@ -1,0 +1,1 @@
+"""Campaigns planned for users in every time zone."""

@@ -1,0 +1,1 @@
+"""Parquet files that count once a manifest lists them."""

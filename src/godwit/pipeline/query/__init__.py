@@ -1,0 +1,1 @@
+"""Questions over lake and journal."""

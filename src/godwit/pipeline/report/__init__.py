@@ -1,0 +1,1 @@
+"""Reports on a stretch of a journal."""

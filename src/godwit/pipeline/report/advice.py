@@ -1,0 +1,243 @@
+"""Recommendations that can be computed honestly from a history; "not enough data" is one of the answers.
+
+Each counts what would have happened, exactly, or stands on a model that first reproduced what did happen. What a
+history cannot tell is never recommended: more attempts or other delays (nobody tried them), breaker thresholds,
+prefetch, weights, seasons from less than two weeks, root causes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from godwit.pipeline.report.simulating import at_once, percentile, waits
+
+if TYPE_CHECKING:
+    from godwit.pipeline.report.reporting import Attempts, GroupFigures, Lateness
+
+ENOUGH: Final = 1_000
+Z: Final = 1.96
+"""95 % two-sided."""
+HOPELESS: Final = 0.01
+"""An attempt that succeeds less often than this, at the upper end of its interval, is not worth its run."""
+CROWD_SHARE: Final = 0.2
+LATE_MS: Final = 1_000
+EXPIRY_RATE: Final = 0.001
+TIGHT: Final = 1.25
+LOOSE: Final = 20
+MODEL_ERROR: Final = 0.2
+LEAST_WAIT_MS: Final = 10
+"""Below this a wait is the queue's own overhead, which no number of slots changes."""
+LONG_TAIL: Final = 10
+
+
+class Verdict(StrEnum):
+    """What an advice says."""
+
+    CHANGE = "change"
+    KEEP = "keep"
+    UNKNOWN = "not enough data"
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """One recommendation with what it stands on."""
+
+    subject: str
+    queue: str
+    group: str
+    verdict: Verdict
+    text: str
+    observed: int
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a group is configured with, as far as it is known."""
+
+    max_size: int | None = None
+    ttl: timedelta | None = None
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """One message as a queue sees it."""
+
+    ready_ms: int
+    at_ms: int
+    end_ms: int
+    wait_ms: int
+    run_ms: int
+
+
+def advise(
+    groups: Sequence[GroupFigures],
+    attempts: Sequence[Attempts],
+    schedules: Sequence[Lateness],
+    *,
+    limits: Mapping[tuple[str, str], Limits],
+    trace: Callable[[str, str], Sequence[Trace]],
+) -> tuple[Advice, ...]:
+    """Return what follows for every group, what should change first."""
+    found: list[Advice] = []
+    for group in groups:
+        place = (group.queue, group.group)
+        found.append(fewer_attempts(group, [one for one in attempts if (one.queue, one.group) == place]))
+        found.append(queue_limit(group, limits.get(place, Limits())))
+        found.append(time_to_live(group, limits.get(place, Limits())))
+        found += [spread(one) for one in schedules if (one.queue, one.group) == place]
+        found.append(lease_length(group))
+        found.append(concurrency(group, trace))
+    order = list(Verdict)
+    return tuple(sorted(found, key=lambda advice: order.index(advice.verdict)))
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share."""
+    if trials == 0:
+        return 0.0, 1.0
+    share, spread = hits / trials, Z * Z / trials
+    middle = (share + spread / 2) / (1 + spread)
+    half = Z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def fewer_attempts(group: GroupFigures, attempts: Sequence[Attempts]) -> Advice:
+    """Give up earlier where further attempts hardly ever succeed: an exact count of what would have been."""
+    say = _saying("max_attempts", group)
+    most = max((one.earlier_failures for one in attempts), default=0)
+    seen = sum(one.succeeded + one.failed for one in attempts if one.earlier_failures > 0)
+    for limit in range(1, most + 1):
+        tail = [one for one in attempts if one.earlier_failures >= limit]
+        tries, successes = sum(one.succeeded + one.failed for one in tail), sum(one.succeeded for one in tail)
+        low, high = wilson(successes, tries)
+        if tries >= ENOUGH and high < HOPELESS:
+            seconds = sum(one.run_ms for one in tail) / 1_000
+            return say(
+                Verdict.CHANGE,
+                f"max_attempts = {limit} would have saved {tries:,} runs ({seconds:,.0f} s of handlers) and given up"
+                f" {successes:,} messages that succeeded later; after {limit} failures an attempt succeeds in"
+                f" {low:.2%} to {high:.2%} of cases.",
+                tries,
+            )
+    if seen < ENOUGH:
+        return say(Verdict.UNKNOWN, f"Only {seen:,} retries were seen; {ENOUGH:,} are needed.", seen)
+    return say(Verdict.KEEP, "Retries succeed often enough to be worth their runs.", seen)
+
+
+def queue_limit(group: GroupFigures, limits: Limits) -> Advice:
+    """Fit the limit to the depths that were seen."""
+    say = _saying("max_size", group)
+    if group.enqueued < ENOUGH or not group.peak_depth:
+        return say(Verdict.UNKNOWN, f"Only {group.enqueued:,} messages were seen.", group.enqueued)
+    peak, limit = group.peak_depth, limits.max_size
+    room = _nice(2 * peak)
+    if limit is not None and limit < TIGHT * peak:
+        text = f"The deepest was {peak:,} of {limit:,} allowed; max_size = {room:,} would leave as much room again."
+        return say(Verdict.CHANGE, text, group.enqueued)
+    if limit is None or limit > LOOSE * peak:
+        now = "no limit" if limit is None else f"the limit of {limit:,}"
+        text = f"With max_size = {room:,} instead of {now} none of {group.enqueued:,} messages had been refused."
+        return say(Verdict.CHANGE, text, group.enqueued)
+    return say(Verdict.KEEP, f"The deepest was {peak:,} of {limit:,} allowed.", group.enqueued)
+
+
+def time_to_live(group: GroupFigures, limits: Limits) -> Advice:
+    """Say where messages without a time to live waited far longer than is usual."""
+    say = _saying("ttl", group)
+    if group.delivered < ENOUGH or group.wait_p99 is None or group.wait_max is None:
+        return say(Verdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
+    usual = max(group.wait_p99, LATE_MS)
+    if limits.ttl is None and group.wait_max > LONG_TAIL * usual:
+        text = (
+            f"99 % of the messages waited at most {usual / 1_000:,.1f} s and one {group.wait_max / 1_000:,.0f} s; if"
+            f" that is too late to be of use, a ttl of {LONG_TAIL * usual / 1_000:,.0f} s gives such messages up."
+        )
+        return say(Verdict.CHANGE, text, group.delivered)
+    return say(Verdict.KEEP, "No message waited far longer than is usual.", group.delivered)
+
+
+def spread(late: Lateness) -> Advice:
+    """Spread schedules that fall due together and are late for it."""
+    say = _saying("schedules", late)
+    if late.messages < ENOUGH:
+        return say(Verdict.UNKNOWN, f"Only {late.messages:,} scheduled messages were seen.", late.messages)
+    low, high = wilson(late.most_in_a_minute, late.messages)
+    if low > CROWD_SHARE and late.late_p95 > LATE_MS:
+        window = math.ceil(late.late_max / 60_000)
+        text = (
+            f"{late.most_in_a_minute:,} of {late.messages:,} ({low:.0%} to {high:.0%}) were due in the minute of"
+            f" {late.fullest_minute:%H:%M} and 5 % came {late.late_p95 / 1_000:,.1f} s late or later; it took"
+            f" {window} min to deliver them: a jitter window of {window} min spreads them over that time."
+        )
+        return say(Verdict.CHANGE, text, late.messages)
+    return say(Verdict.KEEP, "Scheduled messages do not crowd each other.", late.messages)
+
+
+def lease_length(group: GroupFigures) -> Advice:
+    """Lengthen leases that run out under handlers which are still at work."""
+    say = _saying("lease", group)
+    if group.delivered < ENOUGH:
+        return say(Verdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
+    low, high = wilson(min(group.leases_expired, group.acks_refused), group.delivered)
+    if low > EXPIRY_RATE:
+        text = (
+            f"{group.leases_expired:,} leases ran out and {group.acks_refused:,} acks came too late ({low:.2%} to"
+            f" {high:.2%} of deliveries): the handlers lived on. A lease beyond their longest run"
+            f" (99 % end within {(group.run_p99 or 0) / 1_000:,.1f} s) avoids handling twice."
+        )
+        return say(Verdict.CHANGE, text, group.delivered)
+    return say(Verdict.KEEP, "Leases do not run out under handlers that are still at work.", group.delivered)
+
+
+def concurrency(group: GroupFigures, trace: Callable[[str, str], Sequence[Trace]]) -> Advice:
+    """Change the number of slots when a simulation that reproduces the waits says so."""
+    say = _saying("concurrency", group)
+    if group.processed < ENOUGH or group.wait_p95 is None:
+        return say(Verdict.UNKNOWN, f"Only {group.processed:,} messages were handled.", group.processed)
+    told = trace(group.queue, group.group)
+    if len(told) < ENOUGH:
+        return say(Verdict.UNKNOWN, f"Only {len(told):,} messages ended at their first attempt.", len(told))
+    ready = [one.ready_ms for one in told]
+    runs = [max(0, one.end_ms - one.at_ms) for one in told]
+    slots = at_once([(one.at_ms, one.end_ms) for one in told])
+    seen, modelled = percentile([one.wait_ms for one in told], 0.95), percentile(waits(ready, runs, slots), 0.95)
+    if abs(modelled - seen) > max(MODEL_ERROR * seen, LEAST_WAIT_MS):
+        text = (
+            f"A model with {slots} slots gives a p95 wait of {modelled:,.0f} ms where {seen:,.0f} ms were seen:"
+            " something else than the number of slots decides."
+        )
+        return say(Verdict.UNKNOWN, text, len(told))
+    wanted = max(percentile(runs, 0.95), LEAST_WAIT_MS)
+    for other in _slots_to_try(slots, more=seen > wanted):
+        then = percentile(waits(ready, runs, other), 0.95)
+        if then <= wanted:
+            text = (
+                f"With {other} slots instead of {slots} the p95 wait would have been {then:,.0f} ms (was {seen:,.0f})."
+            )
+            return say(Verdict.CHANGE, text, len(told))
+    return say(Verdict.KEEP, f"{slots} slots fit the load (p95 wait {seen:,.0f} ms).", len(told))
+
+
+def _slots_to_try(slots: int, *, more: bool) -> list[int]:
+    """Return other numbers of slots, least first; fewer ones only when that is a real saving."""
+    if more:
+        return sorted({math.ceil(slots * factor) for factor in (1.25, 1.5, 2, 3, 4)} - {slots})
+    return sorted({max(1, slots // 4), max(1, slots // 2)} - {slots})
+
+
+def _saying(subject: str, place: GroupFigures | Lateness) -> Callable[[Verdict, str, int], Advice]:
+    def say(verdict: Verdict, text: str, observed: int) -> Advice:
+        return Advice(
+            subject=subject, queue=place.queue, group=place.group, verdict=verdict, text=text, observed=observed
+        )
+
+    return say
+
+
+def _nice(number: float) -> int:
+    """Return the next of 1, 2, 5, 10, 20, ... from a number on."""
+    power = 10 ** math.floor(math.log10(number)) if number >= 1 else 1
+    return int(next(step * power for step in (1, 2, 5, 10) if step * power >= number))

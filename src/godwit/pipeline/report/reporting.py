@@ -1,0 +1,184 @@
+"""A report as a value: what the journal says about a stretch of time, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from godwit.pipeline.report.advice import Advice, Limits, Trace, advise
+from godwit.pipeline.transforms import figures
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MAX_PATTERNS: Final = 20
+MAX_TRACE: Final = 200_000
+STRETCHES: Final = 240
+"""How many points a plot has at most."""
+_NICE_SECONDS: Final = (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 86_400)
+
+
+class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What came to a group, how it ended, how long it took."""
+
+    queue: str
+    group: str
+    enqueued: int
+    delivered: int
+    processed: int
+    failed: int
+    expired: int
+    retries: int
+    leases_expired: int
+    acks_refused: int
+    handed_back: int
+    peak_depth: int | None
+    wait_p50: int | None
+    wait_p95: int | None
+    wait_p99: int | None
+    wait_max: int | None
+    run_p50: int | None
+    run_p95: int | None
+    run_p99: int | None
+    first_at: datetime
+    last_at: datetime
+
+    @property
+    def per_minute(self) -> float:
+        """Messages processed per minute of the stretch."""
+        minutes = (self.last_at - self.first_at).total_seconds() / 60
+        return self.processed / minutes if minutes else float(self.processed)
+
+
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened within one step of a plot."""
+
+    start: datetime
+    enqueued: int
+    processed: int
+    failed: int
+    depth: int | None
+    wait_p95: int | None
+    run_p95: int | None
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True):
+    """Failures that are the same."""
+
+    error_fingerprint: str
+    error_kind: str | None
+    failures: int
+    given_up: int
+    queues: tuple[str, ...]
+    first_at: datetime
+    last_at: datetime
+
+
+class Attempts(msgspec.Struct, frozen=True, kw_only=True):
+    """How attempts ended that followed so many failures."""
+
+    queue: str
+    group: str
+    earlier_failures: int
+    succeeded: int
+    failed: int
+    run_ms: int
+
+
+class Lateness(msgspec.Struct, frozen=True, kw_only=True):
+    """How late messages with a time of their own were first delivered."""
+
+    queue: str
+    group: str
+    messages: int
+    early: int
+    late_p50: int
+    late_p95: int
+    late_p99: int
+    late_max: int
+    most_in_a_minute: int
+    fullest_minute: datetime
+
+
+class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker did for one group."""
+
+    queue: str
+    group: str
+    worker: str
+    delivered: int
+    processed: int
+    busy_ms: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a report shows, in any form."""
+
+    made_at: datetime
+    source: str
+    stretch_seconds: int
+    groups: tuple[GroupFigures, ...]
+    timeline: tuple[Stretch, ...]
+    patterns: tuple[Pattern, ...]
+    attempts: tuple[Attempts, ...]
+    schedules: tuple[Lateness, ...]
+    workers: tuple[WorkerFigures, ...]
+    advice: tuple[Advice, ...]
+
+    @property
+    def first_at(self) -> datetime | None:
+        """When the first thing happened."""
+        return min((group.first_at for group in self.groups), default=None)
+
+    @property
+    def last_at(self) -> datetime | None:
+        """When the last thing happened."""
+        return max((group.last_at for group in self.groups), default=None)
+
+
+T = TypeVar("T")
+
+
+def report(
+    rows: DataFrame, *, source: str, made_at: datetime, limits: Mapping[tuple[str, str], Limits] | None = None
+) -> Report:
+    """Return the report on journal rows; they are gone through several times, so a caller may want them cached."""
+    groups = _values(figures.groups(rows), GroupFigures)
+    step = stretch_seconds(groups)
+    attempts = _values(figures.attempts(rows), Attempts)
+    schedules = _values(figures.schedules(rows), Lateness)
+    return Report(
+        made_at=made_at,
+        source=source,
+        stretch_seconds=step,
+        groups=groups,
+        timeline=_values(figures.timeline(rows, step), Stretch),
+        patterns=_values(figures.patterns(rows, MAX_PATTERNS), Pattern),
+        attempts=attempts,
+        schedules=schedules,
+        workers=_values(figures.workers(rows), WorkerFigures),
+        advice=advise(
+            groups,
+            attempts,
+            schedules,
+            limits=limits or {},
+            trace=lambda queue, group: _values(figures.trace(rows, queue, group, MAX_TRACE), Trace),
+        ),
+    )
+
+
+def stretch_seconds(groups: tuple[GroupFigures, ...]) -> int:
+    """Return the step of a plot that shows the whole time in at most `STRETCHES` points."""
+    if not groups:
+        return _NICE_SECONDS[0]
+    length = max(group.last_at for group in groups) - min(group.first_at for group in groups)
+    wanted = length.total_seconds() / STRETCHES
+    return next((nice for nice in _NICE_SECONDS if nice >= wanted), _NICE_SECONDS[-1])
+
+
+def _values(table: DataFrame, kind: type[T]) -> tuple[T, ...]:
+    rows = [row.asDict() for row in table.collect()]
+    return tuple(msgspec.convert(rows, list[kind], from_attributes=False))  # type: ignore[valid-type]

@@ -1,0 +1,1 @@
+"""Rows as messages: the write side of the format `godwit`."""

@@ -1,0 +1,187 @@
+"""From rows to messages: every row of a task is checked before the first of them is sent.
+
+Columns: `payload` (JSON text, or any value Spark can show as JSON) or `body` (a whole message as JSON, as journals keep
+it); and, each optional, `queue`, `id`, `key`, `type`, `priority`, `ordering_key`, `group`, `attributes`, `deliver_at`,
+`expires_at`, `campaign`, `schedule_id`, `replay_of`. What a column says wins over what `body` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from godwit.core.clock import utc_now
+from godwit.core.envelope import Envelope, seal
+from godwit.core.errors import GodwitError, InvalidSetting, RowsRefused, listed
+from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.names import QueueName
+from godwit.pipeline.sink.pattern import Patterns, uuid5
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_PLAIN: Final = ({"key", "payload"}, {"key", "payload", "type"})
+_FIELDS: Final = frozenset({"type", "priority", "ordering_key", "replay_of", "expires_at", "attributes"})
+_SCHEDULING: Final = ("deliver_at", "campaign", "schedule_id")
+SAMPLES: Final = 5
+_TEXT: Final = ("string",)
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "payload": (),
+    "body": ("binary", "string"),
+    "queue": _TEXT,
+    "id": _TEXT,
+    "key": (),
+    "type": _TEXT,
+    "priority": ("byte", "short", "integer", "long"),
+    "ordering_key": _TEXT,
+    "group": _TEXT,
+    "attributes": ("map",),
+    "deliver_at": ("timestamp",),
+    "expires_at": ("timestamp",),
+    "campaign": _TEXT,
+    "schedule_id": _TEXT,
+    "replay_of": _TEXT,
+}
+"""The columns a sink takes, and the types they may have; an empty tuple stands for any."""
+
+_decode = msgspec.json.Decoder().decode
+_message = msgspec.json.Decoder(Message).decode
+_encode = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
+
+
+def check_schema(schema: StructType, queue: str | None) -> None:
+    """Refuse columns that no message has, wrong types, and rows that say too little; before any task starts."""
+    types = {field.name: field.dataType.typeName() for field in schema}
+    for name, kind in types.items():
+        if name not in COLUMNS:
+            raise InvalidSetting("column", name, f"one of {listed(tuple(COLUMNS))}")
+        if COLUMNS[name] and kind not in COLUMNS[name]:
+            raise InvalidSetting(f"type of column {name}", kind, " or ".join(COLUMNS[name]))
+    if not {"payload", "body"} & types.keys():
+        raise InvalidSetting("columns", ", ".join(types), "a column `payload`, or `body` with whole messages")
+    if queue is None and not {"queue", "body"} & types.keys():
+        raise InvalidSetting("queue", None, "a column `queue`, or the option queue")
+
+
+class Outgoing:
+    """The messages of one task: gathered and checked first, sealed in blocks afterwards."""
+
+    def __init__(self, scope: str, queue: str | None, known: Collection[str], *, now: datetime | None = None) -> None:
+        self._scope, self._queue, self._known = f"{scope}|", queue, known
+        self._now = now or utc_now()
+        self._fields: tuple[str, ...] = ()
+        self._scheduling: tuple[str, ...] = ()
+        self._envelopes: list[Envelope] = []
+        self._patterns: Patterns | None = None
+        self.samples: list[str] = []
+        self.bad = self.rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Check the rows of a batch and keep them."""
+        names = batch.schema.names
+        if set(names) in _PLAIN and self._queue in self._known and batch.num_rows:
+            if self._patterns is None:
+                self._patterns = Patterns(self._scope, QueueName(self._queue or ""), self._now)
+            types = batch.column("type") if "type" in names else None
+            sealed = self._patterns.sealed_all(batch.column("key"), batch.column("payload"), types)
+            if sealed is not None:
+                self.rows += len(sealed)
+                self._envelopes += sealed
+                return
+        columns = {name: batch.column(name).to_pylist() for name in names}
+        # Most tables have few of the columns there are: the others are not looked for in every row.
+        self._fields = tuple(name for name in columns if name in _FIELDS)
+        self._scheduling = tuple(name for name in columns if name in _SCHEDULING)
+        alone = None if self._patterns is None else self._patterns.sealed
+        for values in _rows_of(columns, batch.num_rows):
+            envelope = alone(values["key"], values["payload"], values.get("type")) if alone is not None else None
+            if envelope is None:
+                self._add_row(values)
+            else:
+                self.rows += 1
+                self._envelopes.append(envelope)
+
+    def _add_row(self, values: Mapping[str, Any]) -> None:
+        self.rows += 1
+        try:
+            self._envelopes.append(self._sealed(values))
+        except (GodwitError, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            self.bad += 1
+            if len(self.samples) < SAMPLES:
+                shown = {name: value for name, value in values.items() if name not in ("payload", "body")}
+                self.samples.append(f"{shown}: {error}")
+
+    def let_go(self) -> None:
+        """Forget the messages: only what was refused is of interest."""
+        self._envelopes.clear()
+
+    def checked(self) -> Sequence[Envelope]:
+        """Return all messages; raises `RowsRefused` with samples when a row cannot be one."""
+        if self.bad:
+            raise RowsRefused(self.bad, self.rows, tuple(self.samples))
+        return self._envelopes
+
+    def _sealed(self, values: Mapping[str, Any]) -> Envelope:
+        base = _message(values["body"]) if values.get("body") is not None else None
+        queue = values.get("queue") or self._queue or (base.queue if base is not None else "")
+        if queue not in self._known:
+            raise ValueError(f"queue {queue!r} is not declared (declared: {listed(tuple(sorted(self._known)))})")
+        return seal(self._message(base, queue, values))
+
+    def _message(self, base: Message | None, queue: str, values: Mapping[str, Any]) -> Message:
+        said: dict[str, Any] = {"id": self._id(values), "queue": queue}
+        if "payload" in values:
+            said["payload"] = _payload(values["payload"])
+        for name in self._fields:
+            if (value := values[name]) is not None:
+                said[name] = dict(value) if name == "attributes" else value
+        if values.get("group") is not None or base is not None:
+            said["routing"] = Routing(consumer_group=values.get("group"))
+        scheduling = {name: values[name] for name in self._scheduling if values[name] is not None}
+        if scheduling or base is not None:
+            said["scheduling"] = Scheduling(**scheduling) if scheduling else None
+        return Message(created_at=self._now, **said) if base is None else msgspec.structs.replace(base, **said)
+
+    def _id(self, values: Mapping[str, Any]) -> str:
+        """Return the id a row always has: its own, or one made from what tells it from others."""
+        if values.get("id") is not None:
+            return str(values["id"])
+        told = values.get("key")
+        return uuid5(
+            self._scope + (told if isinstance(told, str) else _encode(values if told is None else told).decode())
+        )
+
+
+def _rows_of(columns: Mapping[str, list[Any]], rows: int) -> Iterator[dict[str, Any]]:
+    names = tuple(columns)
+    for values in zip(*columns.values(), strict=True) if columns else iter([()] * rows):
+        yield dict(zip(names, values, strict=True))
+
+
+def _payload(value: Any) -> Any:
+    """Return what a column says as JSON: text is JSON already, everything else becomes it."""
+    if value is None:
+        raise ValueError("payload is null")
+    if isinstance(value, str | bytes):
+        return _decode(value)
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):  # noqa: PLR2004 # Arrow's maps
+            return {str(key): _plain(item) for key, item in value}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case datetime():
+            return value.isoformat()
+        case str() | int() | float() | bool() | None:
+            return value
+        case _:
+            return str(value)

@@ -1,0 +1,152 @@
+"""`df.write.format("godwit")` and `df.writeStream.format("godwit")`: rows become messages, each of them once.
+
+A task checks all its rows, leaves out what its batch has sent before, and sends the rest in blocks. A batch is named by
+the option `runId` when a table is written, and by the query and Spark's batch number in a stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from godwit.brokers.contract import Broker
+from godwit.brokers.urls import connect
+from godwit.core.envelope import Envelope
+from godwit.core.errors import InvalidSetting
+from godwit.core.faults import reach
+from godwit.core.names import queue_name
+from godwit.pipeline.sink.outgoing import Outgoing, check_schema
+from godwit.pipeline.sink.sent import Sent, batch_name, forget_before
+from godwit.pipeline.source.options import absolute
+from godwit.pipeline.spark.workers import light_collections
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+BLOCK: Final = 2_000
+NAMES: Final = ("url", "queue", "runId", "sink")
+ASYNCHRONOUS: Final = "asyncProgressTrackingEnabled"
+BATCH_PROPERTY: Final = "streaming.sql.batchId"
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+
+
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where rows go; `run_id` names a written table, `sink` the place of a stream in its checkpoint."""
+
+    url: str
+    queue: str | None = None
+    run_id: str | None = None
+    sink: str | None = None
+
+
+class Written(WriterCommitMessage):
+    """How many messages a task sent for a sink, and how many had been sent before."""
+
+    def __init__(self, sink: str, sent: int, before: int) -> None:
+        self.sink, self.sent, self.before = sink, sent, before
+
+
+def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
+    """Return the options of a write; refuses what it does not know."""
+    # Spark adds options of its own to a stream's.
+    own = ("checkpointlocation", "path", "queryname")
+    said = {name.lower(): value for name, value in given.items() if name.lower() not in own}
+    if said.get(ASYNCHRONOUS.lower(), "false").lower() != "false":
+        raise InvalidSetting(
+            f"option {ASYNCHRONOUS}", said[ASYNCHRONOUS.lower()],
+            "false: Spark would begin a batch before the one before it is written down, and what was sent be forgotten",
+        )  # fmt: skip
+    for name in said:
+        if name not in {known.lower() for known in (*NAMES, ASYNCHRONOUS)}:
+            raise InvalidSetting("option", name, ", ".join(NAMES))
+    if not said.get("url"):
+        raise InvalidSetting("option url", said.get("url"), "the broker's URL, such as sqlite:///godwit.db")
+    if not stream and not said.get("runid"):
+        raise InvalidSetting(
+            "option runId", None, "a name for this table: writing it again under it sends nothing twice"
+        )
+    queue = said.get("queue") or None
+    for word in (queue, said.get("runid"), said.get("sink")):
+        if word:
+            queue_name(word)
+    return WriteOptions(
+        url=absolute(said["url"]), queue=queue, run_id=said.get("runid") or None, sink=said.get("sink") or None
+    )
+
+
+class TableWriter(DataSourceArrowWriter):
+    """Sends the rows of a table."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        light_collections()  # Spark makes it in a worker
+        check_schema(schema, options.queue)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Send the rows of one task."""
+        return send(self._options, iterator, self._options.run_id or "", "table")
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Sends the rows of a stream."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_schema(schema, options.queue)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Send the rows of one task."""
+        task = TaskContext.get()
+        assert task is not None  # noqa: S101 # Spark runs this in a task
+        sink = self._options.sink or task.getLocalProperty(QUERY_PROPERTY) or ""
+        batch = task.getLocalProperty(BATCH_PROPERTY)
+        return send(self._options, iterator, sink, batch_name(int(batch or 0)))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 # Spark's name
+        """Forget what earlier batches sent; this one may still be tried again."""
+        for sink in {message.sink for message in messages if isinstance(message, Written)}:
+            _ask(self._options.url, lambda broker: forget_before(broker, sink, batch_name(batchId)))  # noqa: B023
+
+
+def send(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, batch: str) -> Written:
+    """Check all rows of a task, then send those that were not sent before."""
+    light_collections()
+
+    async def work(broker: Broker) -> Written:
+        known = {queue.name for queue in await broker.stats()}
+        outgoing = Outgoing(f"{sink}/{batch}", options.queue, known)
+        for rows in batches:
+            outgoing.add(rows)
+        envelopes = outgoing.checked()
+        sent = Sent(broker, sink, batch)
+        already = await sent.already([one.id for one in envelopes])
+        fresh = [one for one in envelopes if one.id not in already] if already else envelopes
+        for start in range(0, len(fresh), BLOCK):
+            await _send_block(broker, sent, fresh[start : start + BLOCK])
+        return Written(sink, len(fresh), len(envelopes) - len(fresh))
+
+    return _ask(options.url, work)
+
+
+async def _send_block(broker: Broker, sent: Sent, block: Sequence[Envelope]) -> None:
+    key = await sent.begin([one.id for one in block])
+    reach("sink.unsure")
+    await broker.publish(block)
+    reach("sink.published")
+    await sent.finish(key)
+    reach("sink.sent")
+
+
+def _ask(url: str, call: Callable[[Broker], Awaitable[T]]) -> T:
+    async def work() -> T:
+        async with connect(url) as broker:
+            return await call(broker)
+
+    return asyncio.run(work())

@@ -1,0 +1,1 @@
+"""Journals as tables: the read side of the format `godwit`."""

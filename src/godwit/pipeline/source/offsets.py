@@ -1,0 +1,163 @@
+"""Where a read begins and ends: offsets of shards, and what is missing between them.
+
+An offset, as Spark keeps it, is `{shard: {"epoch": ..., "seq": ...}}`, everything up to and including `seq` being
+behind it. A shard that an offset does not name has not been read at all: it begins with its first row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from godwit.brokers.contract import Journal, ShardEnds
+from godwit.core.clock import to_ms
+from godwit.core.errors import JournalLost, QueueNotFound
+from godwit.core.journal import Position, decode_chunk
+from godwit.core.logs import get_logger
+from godwit.pipeline.source.options import COMMITTED, EARLIEST, LATEST, Offsets, ReadOptions
+from godwit.pipeline.spark.cores import cores
+
+log = get_logger(__name__)
+MOST_ROWS: Final = 1 << 18
+LEAST_ROWS: Final = 50_000
+Places = dict[str, Position]
+"""Positions by shard."""
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Rows of one shard: those beyond `after`, up to and including `until`."""
+
+    shard: str
+    epoch: str
+    after: int
+    until: int
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.until - self.after
+
+
+def queue_of(shard: str) -> str:
+    """Return the queue whose journal a shard is."""
+    return shard.rpartition("#")[0]
+
+
+async def chosen_shards(journal: Journal, options: ReadOptions) -> Mapping[str, ShardEnds]:
+    """Return what the journals of the queues asked for hold; refuses a queue that never was."""
+    shards = await journal.shards()
+    known = {queue_of(shard) for shard in shards}
+    for queue in options.queues:
+        if queue not in known:
+            raise QueueNotFound(queue, tuple(sorted(known)))
+    return {name: ends for name, ends in shards.items() if not options.queues or queue_of(name) in options.queues}
+
+
+async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Places:
+    """Return the places that `asked` stands for now."""
+    shards = await chosen_shards(journal, options)
+    match asked:
+        case dict():
+            return {shard: place for shard, place in asked.items() if shard in shards or not options.queues}
+        case datetime():
+            return {shard: await _before(journal, shard, ends, to_ms(asked)) for shard, ends in shards.items()}
+        case _ if asked == EARLIEST:
+            return {shard: Position(ends.epoch, ends.first_seq - 1) for shard, ends in shards.items()}
+        case _ if asked == LATEST:
+            return {shard: Position(ends.epoch, ends.last_seq) for shard, ends in shards.items()}
+        case _ if asked == COMMITTED and options.reader is not None:
+            committed = await journal.committed(options.reader)
+            return {
+                shard: committed.get(shard, Position(ends.epoch, ends.first_seq - 1)) for shard, ends in shards.items()
+            }
+    raise AssertionError(asked)  # options were checked
+
+
+async def _before(journal: Journal, shard: str, ends: ShardEnds, at_ms: int) -> Position:
+    """Return the place right before the first row at or after an instant; times never decrease within a shard."""
+    low, high = ends.first_seq - 1, ends.last_seq
+    while low < high:
+        middle = (low + high) // 2
+        chunk = decode_chunk((await journal.read(shard, Position(ends.epoch, middle), limit=1))[0])
+        if chunk.at >= at_ms:
+            high = max(low, min(middle, chunk.first_seq - 1))
+        else:
+            low = chunk.last_seq
+    return Position(ends.epoch, low)
+
+
+def check_held(places: Places, shards: Mapping[str, ShardEnds], names: Iterable[str], *, fail: bool) -> None:
+    """Raise what journals no longer hold behind places, or say it in the log; `names` are the shards that count."""
+    for shard in sorted(names):
+        lost = missing(shard, places.get(shard), shards[shard]) if shard in shards else None
+        if lost is None:
+            continue
+        if fail:
+            raise lost
+        log.warning("journal rows were lost", shard=shard, rows=lost.rows, asked=lost.asked, held=lost.held)
+
+
+def missing(shard: str, place: Position | None, ends: ShardEnds) -> JournalLost | None:
+    """Say what a reader at `place` has lost of a shard, if anything."""
+    if place is None:
+        place = Position(ends.epoch, 0)
+    if place.epoch == ends.epoch and ends.first_seq - 1 <= place.seq <= ends.last_seq:
+        return None
+    held = f"rows {ends.first_seq:,} to {ends.last_seq:,} of epoch {ends.epoch}"
+    # How many rows another journal of this name had, nobody knows.
+    rows = ends.first_seq - 1 - place.seq if place.epoch == ends.epoch and place.seq < ends.first_seq else None
+    return JournalLost(shard, f"what follows row {place.seq:,} of epoch {place.epoch}", held, rows)
+
+
+def ranges(start: Places, end: Places, shards: Mapping[str, ShardEnds]) -> Iterator[Range]:
+    """Give the rows between two offsets that the journals still hold."""
+    for shard, until in sorted(end.items()):
+        ends = shards.get(shard)
+        if ends is None or ends.epoch != until.epoch:
+            continue
+        place = start.get(shard)
+        after = place.seq if place is not None and place.epoch == until.epoch else 0
+        found = Range(shard, until.epoch, max(after, ends.first_seq - 1), min(until.seq, ends.last_seq))
+        if found.rows > 0:
+            yield found
+
+
+def for_tasks(found: Iterable[Range], rows: int | None, *, at_once: int | None = None) -> list[Range]:
+    """Return ranges for tasks: of at most so many rows, or of as many as let all cores work with few tasks."""
+    wholes = list(found)
+    most = rows or rows_per_task(sum(whole.rows for whole in wholes), at_once or cores())
+    return [part for whole in wholes for part in split(whole, most)]
+
+
+def rows_per_task(rows: int, at_once: int) -> int:
+    """Return how many of so many rows a task should read.
+
+    A task of Spark costs as much as reading 10,000 rows before it has read one, so tasks are large; but no core should
+    be without one, and none should wait long for the last of the others.
+    """
+    tasks = max(-(-rows // MOST_ROWS), min(at_once, -(-rows // LEAST_ROWS)), 1)
+    if tasks > at_once:
+        tasks = -(-tasks // at_once) * at_once
+    return max(-(-rows // tasks), 1)
+
+
+def split(whole: Range, rows: int) -> Iterator[Range]:
+    """Give a range in equal parts of at most so many rows, so that several tasks share a busy shard."""
+    parts = -(-whole.rows // rows)
+    for part in range(parts):
+        after = whole.after + whole.rows * part // parts
+        until = whole.after + whole.rows * (part + 1) // parts
+        yield Range(whole.shard, whole.epoch, after, until)
+
+
+def to_offset(places: Places) -> dict[str, Any]:
+    """Return places as Spark keeps them; sorted, because Spark compares offsets as text."""
+    return {shard: {"epoch": place.epoch, "seq": place.seq} for shard, place in sorted(places.items())}
+
+
+def from_offset(offset: Mapping[str, Any]) -> Places:
+    """Return the places of an offset."""
+    return {shard: Position(place["epoch"], int(place["seq"])) for shard, place in offset.items()}

@@ -1,0 +1,125 @@
+"""`spark.read.format("godwit")` and `spark.readStream.format("godwit")`: journals as tables.
+
+Spark finds the class through `pyspark_godwit`. It is made in one process, pickled, and used in others; nothing is
+opened before a method needs it, and what was opened is closed before the method returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from godwit.core.errors import InvalidSetting
+from godwit.pipeline.sink.sink import StreamWriter, TableWriter, write_options
+from godwit.pipeline.source.decoding import Decoder
+from godwit.pipeline.source.offsets import Range, check_held, chosen_shards, for_tasks, ranges, resolve
+from godwit.pipeline.source.options import ReadOptions, read_options
+from godwit.pipeline.source.reading import OpenBroker, batches
+from godwit.pipeline.source.schema import arrow_schema, check_columns, journal_schema, partials_schema
+from godwit.pipeline.source.streaming import JournalStream
+from godwit.pipeline.source.summing import Sums
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Part(InputPartition):
+    """A range of rows for one task."""
+
+    def __init__(self, wanted: Range) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+class JournalReader(DataSourceReader):
+    """Reads journals once, from the starting to the ending offsets."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options, self._schema = options, arrow_schema(schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the ranges; refuses offsets that the journals no longer hold."""
+        options = self._options
+        with OpenBroker(options.url) as opened:
+            shards = opened.ask(lambda journal: chosen_shards(journal, options))
+            start = opened.ask(lambda journal: resolve(journal, options.starting, options))
+            end = opened.ask(lambda journal: resolve(journal, options.ending, options))
+        check_held(start, shards, end, fail=options.fail_on_data_loss)
+        found = for_tasks(ranges(start, end, shards), options.rows_per_partition)
+        # Spark takes an empty list as one partition without a value.
+        return [Part(part) for part in found] or [Part(Range("", "", 0, 0))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of one range."""
+        return _read(self._options, partition, self._schema)
+
+
+class JournalStreamReader(JournalStream, DataSourceStreamReader):
+    """Reads journals as they grow."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options)
+        self._schema = arrow_schema(schema)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan the ranges between two offsets."""
+        return [Part(part) for part in self.parts(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of one range."""
+        return _read(self._options, partition, self._schema)
+
+
+class GodwitSource(DataSource):
+    """The format `godwit`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the word for `format`."""
+        return "godwit"
+
+    def schema(self) -> StructType:
+        """Return all columns; `.schema()` on the reader chooses some of them."""
+        wanted = {name.lower(): value for name, value in self.options.items()}.get("partials", "false")
+        return partials_schema() if wanted.strip().lower() == "true" else journal_schema()
+
+    def reader(self, schema: StructType) -> JournalReader:
+        """Return a reader of what there is."""
+        options = read_options(self.options)
+        check_columns(schema, partials=options.partials)
+        return JournalReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter:  # noqa: FBT001 # Spark's signature
+        """Return a writer of a table's rows; there is nothing to overwrite."""
+        _only_append(overwrite=overwrite)
+        return TableWriter(write_options(self.options, stream=False), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802, FBT001 # Spark's
+        """Return a writer of a stream's rows."""
+        _only_append(overwrite=overwrite)
+        return StreamWriter(write_options(self.options, stream=True), schema)
+
+    def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 # Spark's name
+        """Return a reader of what comes."""
+        options = read_options(self.options)
+        check_columns(schema, partials=options.partials)
+        return JournalStreamReader(options, schema)
+
+
+def _only_append(*, overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidSetting("mode", "overwrite", 'append: df.write.mode("append"); a message that is sent stays sent')
+
+
+def _read(options: ReadOptions, partition: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    wanted: Range = partition.value
+    if wanted.rows <= 0:
+        return iter(())
+    turner = Sums(wanted.shard) if options.partials else Decoder(schema, wanted.shard)
+    return batches(options.url, wanted, turner, fail_on_data_loss=options.fail_on_data_loss)
