@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from godwit.pipeline.source.decoding import Decoder
+from godwit.pipeline.source.decoder import Decoder
 from godwit.pipeline.source.offsets import Range, for_tasks
-from godwit.pipeline.source.reading import batches
+from godwit.pipeline.source.reader import batches
 from godwit.pipeline.source.schema import arrow_schema, journal_schema
 
 if TYPE_CHECKING:

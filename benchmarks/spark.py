@@ -29,15 +29,15 @@ from godwit.core.envelope import seal_all
 from godwit.core.journal import decode_chunk
 from godwit.core.message import Message
 from godwit.core.queues import QueueSpec
-from godwit.pipeline.campaign.campaigns import Campaign, Horizon
+from godwit.pipeline.campaign.definition import Campaign, Horizon
 from godwit.pipeline.jobs.plan import PlanSettings, plan
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.source.offsets import Range, split
-from godwit.pipeline.source.reading import OpenBroker, chunks_of
+from godwit.pipeline.source.reader import OpenBroker, chunks_of
 from godwit.pipeline.source.schema import columns
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import spark_session
-from godwit.pipeline.transforms.planning import checked, planned
+from godwit.pipeline.transforms.plan import checked, planned
 from tests.pipeline.making import WrittenJournal, lives, random_history
 from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from godwit.pipeline.spark.classes import make
-from godwit.pipeline.spark.gateway import Jvm
+from godwit.pipeline.spark.class_archive import make
+from godwit.pipeline.spark.jvm import Jvm
 from godwit.pipeline.spark.session import SMALL, spark_session
 from tests.pipeline.drivers import kill_all, lasting_jvm
 

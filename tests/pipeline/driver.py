@@ -14,7 +14,7 @@ from unittest import mock
 
 import msgspec
 
-from godwit.pipeline.batch.publishing import Outcome
+from godwit.pipeline.batch.publisher import Outcome
 from godwit.pipeline.jobs.run import RunSettings, follow, run
 from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.drivers import HOLD, WHOLE, members, taken_over, until

@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from godwit.pipeline.jobs.run import RunSettings
-from godwit.pipeline.spark.gateway import PORT, SECRET, Jvm, start
-from godwit.pipeline.spark.runfolder import run_folder
+from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, start
+from godwit.pipeline.spark.run_folder import run_folder
 from godwit.pipeline.spark.session import JVM_OPTIONS, configuration
 from tests.project.specification import ROOT
 from tests.stolen import calm

@@ -23,8 +23,8 @@ from godwit.pipeline.report.advice import (
     time_to_live,
     wilson,
 )
-from godwit.pipeline.report.reporting import Attempts, GroupFigures, Lateness
-from godwit.pipeline.report.simulating import at_once, percentile, waits
+from godwit.pipeline.report.model import Attempts, GroupFigures, Lateness
+from godwit.pipeline.report.simulation import at_once, percentile, waits
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from godwit.core.envelope import seal
 from godwit.core.journal import Event
 from godwit.core.message import Message
 from godwit.core.projection import Projection
-from godwit.pipeline.audit.lives import COLUMNS
+from godwit.pipeline.audit.copy_lifecycle import COLUMNS
 from godwit.pipeline.transforms import audit
 from tests.pipeline.histories import LEASE, ORDERED, PLAIN, QUEUE, History, Row, journal
 from tests.pipeline.test_shortening import short

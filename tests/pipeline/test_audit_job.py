@@ -14,7 +14,7 @@ from godwit.core.envelope import seal_all
 from godwit.core.journal import LAYOUTS, Event, Position, shard_name
 from godwit.core.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.pipeline.audit.auditing import FINDINGS_SCHEMA, Known, _findings
+from godwit.pipeline.audit.part import FINDINGS_SCHEMA, Known, _findings
 from godwit.pipeline.jobs.audit import AuditResult, AuditSettings, Verdict, audited
 from godwit.pipeline.jobs.run import RunSettings
 from godwit.pipeline.spark.connections import Connections

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from godwit.pipeline.query.choosing import Sort, parse
-from godwit.pipeline.transforms.choice import chosen
+from godwit.pipeline.query.condition import Sort, parse
+from godwit.pipeline.transforms.condition_column import chosen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from godwit.core.errors import InvalidCondition
-from godwit.pipeline.query.choosing import Both, Compare, Either, Not, OneOf, Search, Sort, parse
+from godwit.pipeline.query.condition import Both, Compare, Either, Not, OneOf, Search, Sort, parse
 
 COLUMNS = {"type": Sort.TEXT, "queue": Sort.TEXT, "priority": Sort.NUMBER, "at": Sort.TIME}
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from godwit.core.journal import LAYOUTS, Event, encode_chunk
-from godwit.pipeline.source.columnwise import batch_of
-from godwit.pipeline.source.packed import Packed, Unexpected
-from godwit.pipeline.source.rowwise import Rowwise
+from godwit.pipeline.source.column_decoder import batch_of
+from godwit.pipeline.source.msgpack_values import Packed, Unexpected
+from godwit.pipeline.source.row_decoder import Rowwise
 from godwit.pipeline.source.schema import arrow_schema, columns, journal_schema
 from tests.pipeline.making import random_history
 

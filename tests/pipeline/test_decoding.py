@@ -8,7 +8,7 @@ import pytest
 
 from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event, decode_chunk, encode_chunk, rows_of
-from godwit.pipeline.source.decoding import Decoder
+from godwit.pipeline.source.decoder import Decoder
 from godwit.pipeline.source.schema import arrow_schema, columns, journal_schema
 from tests.pipeline.making import row
 

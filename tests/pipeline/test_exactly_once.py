@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from godwit.pipeline.jobs.run import RunSettings
-from godwit.pipeline.spark.gateway import Jvm
+from godwit.pipeline.spark.jvm import Jvm
 from tests.pipeline.drivers import Driver
 from tests.pipeline.making import WrittenJournal, random_history
 from tests.pipeline.oracle import assert_agreement, lake_rows

@@ -15,11 +15,11 @@ from godwit.core.clock import SYSTEM_CLOCK, ManualClock
 from godwit.core.errors import PipelineFailed
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.jobs.sql import create_views
-from godwit.pipeline.lake.housekeeping import DAY_MS, compact, sweep
-from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.lake.files import Lake
+from godwit.pipeline.lake.maintenance import DAY_MS, compact, sweep
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.failures import explained
-from godwit.pipeline.spark.progress import PipelineMetrics, listening
+from godwit.pipeline.spark.errors import explained
+from godwit.pipeline.spark.metrics import PipelineMetrics, listening
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, traffic, url_of
 from tests.pipeline.oracle import assert_agreement, journal_rows
 from tests.project.specification import ROOT

@@ -13,9 +13,9 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.core.envelope import Envelope
 from godwit.core.errors import RowsRefused
 from godwit.core.names import QueueName
-from godwit.pipeline.sink.outgoing import Outgoing
-from godwit.pipeline.sink.pattern import NAMESPACE, Patterns, uuid5
-from godwit.pipeline.sink.sent import PAGE, Sent, Wanted, forget_before, packed_ids, unpacked_ids
+from godwit.pipeline.sink.row_messages import Outgoing
+from godwit.pipeline.sink.row_template import NAMESPACE, Patterns, uuid5
+from godwit.pipeline.sink.sink_log import PAGE, Sent, Wanted, forget_before, packed_ids, unpacked_ids
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, 123_000, tzinfo=UTC)
 PAYLOADS = [

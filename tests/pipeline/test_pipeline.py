@@ -11,7 +11,7 @@ import pytest
 
 from godwit.core.errors import GodwitError, InvalidSetting, JournalLost, PositionGap, StoreRequired
 from godwit.core.journal import Event
-from godwit.pipeline.batch.publishing import Outcome
+from godwit.pipeline.batch.publisher import Outcome
 from godwit.pipeline.jobs.run import RunSettings, follow, pending, run
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import SMALL

@@ -15,8 +15,8 @@ from godwit.core.clock import ManualClock, to_ms
 from godwit.core.errors import InvalidSetting, PlanTooDense
 from godwit.core.message import Message
 from godwit.core.schedule import Firing, campaign_id
-from godwit.pipeline.campaign.campaigns import Campaign, Horizon
-from godwit.pipeline.campaign.plan_writing import messages, template
+from godwit.pipeline.campaign.definition import Campaign, Horizon
+from godwit.pipeline.campaign.plan_writer import messages, template
 from godwit.pipeline.jobs.plan import PlanResult, PlanSettings, plan
 from godwit.store.plans import Applied
 from godwit.store.urls import connect

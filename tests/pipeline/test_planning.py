@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from godwit.core.errors import InvalidSetting
 from godwit.core.schedule import campaign_id
-from godwit.pipeline.campaign.campaigns import Campaign, Horizon, Leap, QuietHours
-from godwit.pipeline.campaign.zones import zones
-from godwit.pipeline.transforms.planning import checked, crowded, planned, rejected
+from godwit.pipeline.campaign.definition import Campaign, Horizon, Leap, QuietHours
+from godwit.pipeline.campaign.zone_clocks import zones
+from godwit.pipeline.transforms.plan import checked, crowded, planned, rejected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

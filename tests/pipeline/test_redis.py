@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from godwit.brokers.contract import ShardEnds
 from godwit.brokers.urls import connect
 from godwit.pipeline.jobs.run import RunSettings, follow
-from godwit.pipeline.source.decoding import Decoder
+from godwit.pipeline.source.decoder import Decoder
 from godwit.pipeline.source.offsets import Range, split
-from godwit.pipeline.source.reading import batches
+from godwit.pipeline.source.reader import batches
 from godwit.pipeline.source.schema import arrow_schema, columns
 from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.making import traffic

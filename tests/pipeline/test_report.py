@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from godwit.pipeline.report.page import page
-from godwit.pipeline.report.reporting import Report, report
+from godwit.pipeline.report.html_page import page
+from godwit.pipeline.report.model import Report, report
 from tests.pipeline.histories import History, Row, journal
 
 if TYPE_CHECKING:

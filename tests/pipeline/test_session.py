@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from godwit.core.errors import GodwitError, JavaRequired, QueueNotFound, SparkUnavailable
-from godwit.pipeline.spark import classes
-from godwit.pipeline.spark.gateway import Jvm
-from godwit.pipeline.spark.runfolder import LOCK, PREFIX, run_folder, sweep
+from godwit.pipeline.spark import class_archive
+from godwit.pipeline.spark.jvm import Jvm
+from godwit.pipeline.spark.run_folder import LOCK, PREFIX, run_folder, sweep
 from godwit.pipeline.spark.session import check_java, folder_of, spark_session
 
 if TYPE_CHECKING:
@@ -43,17 +43,17 @@ def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_a_jvm_maps_the_classes_that_are_kept_for_it(archive: Path, jvm: Jvm) -> None:
-    assert classes.options() == (f"-XX:SharedArchiveFile={archive}",)
+    assert class_archive.options() == (f"-XX:SharedArchiveFile={archive}",)
     assert jvm.process is not None
     assert str(archive) in Path(f"/proc/{jvm.process.pid}/maps").read_text()
 
 
 def test_without_java_no_classes_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert classes.archive() is None
-    assert classes.options() == ()
+    assert class_archive.archive() is None
+    assert class_archive.options() == ()
     with pytest.raises(JavaRequired):
-        classes.make()
+        class_archive.make()
 
 
 def test_a_second_session_in_a_process_is_refused(spark: SparkSession) -> None:
@@ -85,7 +85,7 @@ def test_a_run_folder_goes_with_its_block_and_that_of_a_killed_process_with_the_
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from godwit.pipeline.spark.runfolder import run_folder
+from godwit.pipeline.spark.run_folder import run_folder
 with run_folder(Path(sys.argv[1])) as folder:
     (folder / "something").write_text("")
     print(folder.name, flush=True)
@@ -94,7 +94,7 @@ with run_folder(Path(sys.argv[1])) as folder:
 
 
 def test_errors_of_ours_come_back_from_spark_as_themselves() -> None:
-    from godwit.pipeline.spark.failures import translated
+    from godwit.pipeline.spark.errors import translated
 
     said = "".join(traceback.format_exception_only(QueueNotFound("oders")))
     error = translated(RuntimeError(f"Traceback\n{said} SQLSTATE"))
@@ -107,7 +107,7 @@ def test_errors_of_ours_come_back_from_spark_as_themselves() -> None:
 def test_a_step_of_the_end_that_spark_does_not_do_hides_nothing() -> None:
     from py4j.protocol import Py4JNetworkError
 
-    from godwit.pipeline.spark.failures import left_alone
+    from godwit.pipeline.spark.errors import left_alone
 
     def ending() -> None:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from godwit.pipeline.audit import shortening
+from godwit.pipeline.audit import drop_completed
 from godwit.pipeline.source.schema import arrow_schema, columns
 from tests.pipeline.histories import ORDERED, PLAIN, History, Row
 
@@ -21,12 +21,12 @@ BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 
 def short(rows: Sequence[Row], *cuts: int) -> list[Row]:
     """Return what is left of rows that tasks see piece by piece."""
-    schema = arrow_schema(columns(*shortening.READ))
+    schema = arrow_schema(columns(*drop_completed.READ))
     pieces = [rows[start:end] for start, end in pairwise([0, *cuts, len(rows)])]
     found: list[Row] = []
     for piece in pieces:
         table = pa.table({field.name: pa.array([row.get(field.name) for row in piece], field.type) for field in schema})
-        for batch in shortening.shortened(table.to_batches(max_chunksize=7)):
+        for batch in drop_completed.shortened(table.to_batches(max_chunksize=7)):
             found += batch.to_pylist()
     return found
 
@@ -145,7 +145,7 @@ def once(rows: Sequence[Row], *cuts: int, **highest: int) -> bool:
     """Say what is said of arrivals when tasks see rows piece by piece."""
     facts = [row for row in short(rows, *cuts) if row["lowest"] is not None]
     told = [(row["shard"], row["group"], row["lowest"], row["arrivals"]) for row in facts]
-    return shortening.arrive_once(told, {("orders#0", group): number for group, number in highest.items()})
+    return drop_completed.arrive_once(told, {("orders#0", group): number for group, number in highest.items()})
 
 
 @pytest.mark.parametrize("again", ["enqueued", "scheduled", "replayed"])
@@ -181,7 +181,7 @@ def test_arrivals_without_number_or_far_apart_are_not_vouched_for() -> None:
 def test_large_tasks_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row for number in range(1, 100) for row in life(number, "enqueued", "delivered", "acked")]
     assert left(rows) == [99]
-    monkeypatch.setattr(shortening, "MOST_ROWS", 30)
+    monkeypatch.setattr(drop_completed, "MOST_ROWS", 30)
     random = Random(1)
     assert 99 in left(rows)
     assert len(left(rows)) < 40

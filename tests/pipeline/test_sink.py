@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.errors import InvalidSetting, RowsRefused
 from godwit.core.queues import QueueSpec
-from godwit.pipeline.sink.checking import refuse_bad_rows
-from godwit.pipeline.sink.sink import write_options
+from godwit.pipeline.sink.table_check import refuse_bad_rows
+from godwit.pipeline.sink.writers import write_options
 from tests.pipeline.making import url_of
 from tests.pipeline.oracle import journal_rows
 from tests.project.specification import ROOT
@@ -163,7 +163,7 @@ def test_progress_that_is_written_down_later_is_refused() -> None:
 SENDER = """
 import sys
 import pyarrow as pa
-from godwit.pipeline.sink.sink import WriteOptions, send
+from godwit.pipeline.sink.writers import WriteOptions, send
 rows = pa.record_batch({"key": [str(n) for n in range(7_000)], "payload": ["{}"] * 7_000})
 written = send(WriteOptions(url=sys.argv[1], queue="orders"), iter([rows]), "sink", "000000000001")
 print(written.sent, written.before)

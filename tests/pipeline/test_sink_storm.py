@@ -10,7 +10,7 @@ from pathlib import Path
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.queues import JournalBody, QueueSpec
-from godwit.pipeline.spark.gateway import Jvm
+from godwit.pipeline.spark.jvm import Jvm
 from tests.pipeline.drivers import Driver, until
 from tests.pipeline.making import url_of
 from tests.pipeline.oracle import journal_rows

@@ -11,13 +11,13 @@ from pyspark.errors import PySparkException
 
 from godwit.core.errors import JournalDamaged, JournalLost
 from godwit.core.journal import Event, Position, encode_chunk
-from godwit.pipeline.batch.intake import Intake
-from godwit.pipeline.batch.partials import advances, histogram_rows, minute_rows
+from godwit.pipeline.batch.journal_input import Intake
+from godwit.pipeline.batch.rollup import advances, histogram_rows, minute_rows
 from godwit.pipeline.source.offsets import Range, split
 from godwit.pipeline.source.options import ReadOptions
-from godwit.pipeline.source.reading import OpenBroker, batches
+from godwit.pipeline.source.partial_sums import Sums
+from godwit.pipeline.source.reader import OpenBroker, batches
 from godwit.pipeline.source.schema import journal_schema, partials_schema
-from godwit.pipeline.source.summing import Sums
 from godwit.pipeline.transforms.analytics import partials
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history
 from tests.pipeline.oracle import Expected, journal_rows

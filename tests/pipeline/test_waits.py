@@ -15,8 +15,8 @@ import pytest
 from godwit.core.errors import PipelineFailed, SparkUnavailable, StoreBusy
 from godwit.pipeline.jobs import run
 from godwit.pipeline.spark.connections import OPEN_TRIES, Connections
-from godwit.pipeline.spark.gateway import PORT, SECRET, Jvm, start, within
-from godwit.pipeline.spark.runfolder import run_folder, sweep
+from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, start, within
+from godwit.pipeline.spark.run_folder import run_folder, sweep
 from godwit.store.sqlite import SqliteStore
 from tests.pipeline.drivers import until
 from tests.stolen import calm

@@ -17,7 +17,7 @@ from godwit.cli.pipelines.showing import working
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.audit import AuditResult
-    from godwit.pipeline.report.reporting import Report
+    from godwit.pipeline.report.model import Report
     from godwit.store.pipelines import DayNumbers
 
 PAGE: Final = "godwit-demo-report.html"
@@ -49,7 +49,7 @@ def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
     from godwit.pipeline.jobs.audit import AuditSettings, audited
     from godwit.pipeline.jobs.report import ReportSettings, reported
     from godwit.pipeline.jobs.run import PARTS, RunSettings
-    from godwit.pipeline.report.page import page as rendered
+    from godwit.pipeline.report.html_page import page as rendered
     from godwit.pipeline.spark.connections import Connections
     from godwit.pipeline.spark.session import SMALL, spark_session
 

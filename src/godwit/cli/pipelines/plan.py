@@ -17,7 +17,7 @@ from godwit.cli.values import Misuse, duration, whole
 from godwit.cli.words import counted
 
 if TYPE_CHECKING:
-    from godwit.pipeline.campaign.campaigns import QuietHours
+    from godwit.pipeline.campaign.definition import QuietHours
     from godwit.pipeline.jobs.plan import PlanResult
 
 EXAMPLES: Final = """Examples:
@@ -54,7 +54,7 @@ def day(text: str | date) -> date:
 
 def quiet_hours(text: str | None) -> QuietHours | None:
     """Read hours such as 22:00-08:00."""
-    from godwit.pipeline.campaign.campaigns import QuietHours
+    from godwit.pipeline.campaign.definition import QuietHours
 
     if text is None:
         return None
@@ -120,7 +120,7 @@ def plan(
 
     Planning again adds nothing: who moved is moved, and who no longer qualifies is cancelled.
     """
-    from godwit.pipeline.campaign.campaigns import Campaign, Horizon, Leap
+    from godwit.pipeline.campaign.definition import Campaign, Horizon, Leap
     from godwit.pipeline.jobs.plan import PlanSettings, run_plan
 
     if leap not in list(Leap):

@@ -18,7 +18,7 @@ from godwit.cli.values import instant
 from godwit.cli.words import in_words
 
 if TYPE_CHECKING:
-    from godwit.pipeline.report.reporting import Report
+    from godwit.pipeline.report.model import Report
 
 EXAMPLES: Final = """Examples:
 
@@ -71,7 +71,7 @@ def report(
     with ending_cleanly(), working("report", quiet=as_json):
         made = run_report(settings)
     if html is not None:
-        from godwit.pipeline.report.page import page
+        from godwit.pipeline.report.html_page import page
 
         html.write_text(page(made), encoding="utf-8")
         remarks().print(f"The page is in {html}.")

@@ -15,7 +15,7 @@ from godwit.cli.output import remarks
 from godwit.cli.words import counted
 
 if TYPE_CHECKING:
-    from godwit.pipeline.batch.publishing import Outcome
+    from godwit.pipeline.batch.publisher import Outcome
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def sql(
     They hold the lake and, behind it, the live journal. Exit code 1 when the answer has no rows.
     """
     from godwit.pipeline.jobs.sql import ask
-    from godwit.pipeline.lake.lake import Lake
+    from godwit.pipeline.lake.files import Lake
 
     settings = settings_of(url, store)
     found = ask(

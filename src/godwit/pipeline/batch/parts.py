@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from godwit.core.journal import Position
-from godwit.pipeline.batch.partials import advances, histogram_rows, minute_rows
-from godwit.pipeline.lake.lake import JOURNAL, Lake
+from godwit.pipeline.batch.rollup import advances, histogram_rows, minute_rows
+from godwit.pipeline.lake.files import JOURNAL, Lake
 from godwit.pipeline.source.schema import journal_schema
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.transforms.analytics import COLUMNS, partials

@@ -17,10 +17,10 @@ import msgspec
 from godwit.brokers.contract import Broker, Snapshot
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.journal import shard_parts
-from godwit.pipeline.audit.auditing import Books, audit_key
-from godwit.pipeline.batch.publishing import Outcome
+from godwit.pipeline.audit.part import Books, audit_key
+from godwit.pipeline.batch.publisher import Outcome
 from godwit.pipeline.jobs.run import RunSettings, check, follow
-from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import spark_session
 from godwit.pipeline.transforms import audit

@@ -18,11 +18,11 @@ import msgspec
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.errors import InvalidSetting, PlanTooDense, StoreRequired, listed
 from godwit.core.names import QueueName
-from godwit.pipeline.campaign.campaigns import Campaign, Horizon
-from godwit.pipeline.campaign.plan_writing import PLANNED, Adding, Staging, template
-from godwit.pipeline.spark.failures import explained
+from godwit.pipeline.campaign.definition import Campaign, Horizon
+from godwit.pipeline.campaign.plan_writer import PLANNED, Adding, Staging, template
+from godwit.pipeline.spark.errors import explained
 from godwit.pipeline.spark.session import LOCAL, spark_session
-from godwit.pipeline.transforms.planning import checked, crowded, planned, rejected
+from godwit.pipeline.transforms.plan import checked, crowded, planned, rejected
 from godwit.store.pipelines import new_run_id
 from godwit.store.plans import Applied, Plan
 from godwit.store.urls import connect

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BodiesMissing, InvalidSetting, QueueNotFound
-from godwit.pipeline.lake.lake import Lake
-from godwit.pipeline.query.choosing import Expression, parse
+from godwit.pipeline.lake.files import Lake
+from godwit.pipeline.query.condition import Expression, parse
 from godwit.pipeline.query.history import history
 from godwit.pipeline.source.options import absolute
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.failures import explained
+from godwit.pipeline.spark.errors import explained
 from godwit.pipeline.spark.session import LOCAL, spark_session
 from godwit.pipeline.transforms.replay import COLUMNS, READ, messages, selected
 

@@ -12,19 +12,19 @@ from godwit.config.addresses import without_password
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.journal import Event
 from godwit.core.queues import QueueSpec
-from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.query.history import history
 from godwit.pipeline.report.advice import Limits
-from godwit.pipeline.report.reporting import Report, report
+from godwit.pipeline.report.model import Report, report
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.failures import explained
+from godwit.pipeline.spark.errors import explained
 from godwit.pipeline.spark.session import LOCAL, spark_session
-from godwit.pipeline.transforms import figures
+from godwit.pipeline.transforms import report_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_READ: Final = (*figures.COLUMNS, "body")
+_READ: Final = (*report_tables.COLUMNS, "body")
 
 
 class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ def reported(
         rows = rows.where(rows["at"] >= settings.since)
     if settings.until is not None:
         rows = rows.where(rows["at"] < settings.until)
-    rows = rows.select(*figures.COLUMNS).persist()
+    rows = rows.select(*report_tables.COLUMNS).persist()
     try:
         return report(
             rows, source=without_password(settings.broker_url), made_at=from_ms(clock.now_ms()), limits=limits

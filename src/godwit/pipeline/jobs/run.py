@@ -15,20 +15,20 @@ from godwit.core.errors import InvalidSetting, PipelineFailed, listed
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
 from godwit.core.names import queue_name
-from godwit.pipeline.audit.auditing import AuditPart
-from godwit.pipeline.batch.catching_up import catch_up
-from godwit.pipeline.batch.intake import Intake
+from godwit.pipeline.audit.part import AuditPart
+from godwit.pipeline.batch.catch_up import catch_up
+from godwit.pipeline.batch.journal_input import Intake
 from godwit.pipeline.batch.parts import AnalyticsPart, LakePart, Part
-from godwit.pipeline.batch.publishing import Outcome, Publisher
-from godwit.pipeline.batch.starting import starting_places
-from godwit.pipeline.lake.housekeeping import compact, sweep
-from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.batch.publisher import Outcome, Publisher
+from godwit.pipeline.batch.start_position import starting_places
+from godwit.pipeline.lake.files import Lake
+from godwit.pipeline.lake.maintenance import compact, sweep
 from godwit.pipeline.source.offsets import chosen_shards, ranges
 from godwit.pipeline.source.options import ReadOptions, absolute, reader_of
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.failures import explained, left_alone
-from godwit.pipeline.spark.progress import PipelineMetrics, listening
-from godwit.pipeline.spark.serving import served
+from godwit.pipeline.spark.errors import explained, left_alone
+from godwit.pipeline.spark.metrics import PipelineMetrics, listening
+from godwit.pipeline.spark.metrics_server import served
 from godwit.pipeline.spark.session import LOCAL, folder_of, spark_session
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.query.history import history
 from godwit.pipeline.source.schema import journal_schema
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.failures import explained
+from godwit.pipeline.spark.errors import explained
 from godwit.pipeline.spark.session import LOCAL, spark_session
 from godwit.pipeline.transforms.views import deliveries, messages
 

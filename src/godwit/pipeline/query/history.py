@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from godwit.core.journal import Position
-from godwit.pipeline.batch.starting import as_option
-from godwit.pipeline.lake.lake import JOURNAL, Lake
+from godwit.pipeline.batch.start_position import as_option
+from godwit.pipeline.lake.files import JOURNAL, Lake
 from godwit.pipeline.source.options import absolute
 from godwit.pipeline.source.schema import columns
 from godwit.pipeline.spark.connections import Connections

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from godwit.pipeline.report.simulating import at_once, percentile, waits
+from godwit.pipeline.report.simulation import at_once, percentile, waits
 
 if TYPE_CHECKING:
-    from godwit.pipeline.report.reporting import Attempts, GroupFigures, Lateness
+    from godwit.pipeline.report.model import Attempts, GroupFigures, Lateness
 
 ENOUGH: Final = 1_000
 Z: Final = 1.96

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from godwit.core.errors import ExtraRequired, JavaRequired, SparkUnavailable
-from godwit.pipeline.spark import classes
+from godwit.pipeline.spark import class_archive
 from godwit.pipeline.spark.cores import cores
-from godwit.pipeline.spark.gateway import STOP_SECONDS, Jvm, find_java, start, tail, within
-from godwit.pipeline.spark.runfolder import run_folder
+from godwit.pipeline.spark.jvm import STOP_SECONDS, Jvm, find_java, start, tail, within
+from godwit.pipeline.spark.run_folder import run_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,7 +147,7 @@ def configuration(
     chosen = [option for option in JVM_OPTIONS if option != QUICK or not lasting]
     options = (
         *chosen,
-        *classes.options(),
+        *class_archive.options(),
         f"-Djava.io.tmpdir={folder}",
         f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
     )

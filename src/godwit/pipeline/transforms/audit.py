@@ -20,7 +20,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from godwit.core.journal import Event
-from godwit.pipeline.audit.lives import AFTER, MAY, STEPS
+from godwit.pipeline.audit.copy_lifecycle import AFTER, MAY, STEPS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from godwit.core.journal import Event
-from godwit.pipeline.query.choosing import Expression, Sort
-from godwit.pipeline.transforms.choice import chosen
+from godwit.pipeline.query.condition import Expression, Sort
+from godwit.pipeline.transforms.condition_column import chosen
 from godwit.pipeline.transforms.ids import uuid5
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.pipeline.source.packed import BYTES, FEW, TEXT, Flags, Packed, Places, Unexpected
-from godwit.pipeline.source.rowwise import layout_of, repeated
+from godwit.pipeline.source.msgpack_values import BYTES, FEW, TEXT, Flags, Packed, Places, Unexpected
+from godwit.pipeline.source.row_decoder import layout_of, repeated
 
 _HEADER: Final = ("version", "epoch", "first_seq", "at", "event", "queue", "group", "worker", "depth", "rows")
 _MICROSECONDS: Final = 1_000

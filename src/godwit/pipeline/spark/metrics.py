@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from godwit.core.logs import get_logger
-from godwit.pipeline.spark.failures import left_alone
+from godwit.pipeline.spark.errors import left_alone
 from godwit.telemetry import exposition
 from godwit.telemetry.instruments import Family, Histogram, Kind, Merge, Numbers
 

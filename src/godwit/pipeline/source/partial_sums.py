@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event
-from godwit.pipeline.source.rowwise import opened
+from godwit.pipeline.source.row_decoder import opened
 from godwit.pipeline.source.schema import arrow_schema, partials_schema
 from godwit.pipeline.transforms.analytics import ARRIVALS, COUNTED, DURATIONS, GAMMA, MINUTE_MS, NOTHING
 

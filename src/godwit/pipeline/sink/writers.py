@@ -21,10 +21,10 @@ from godwit.core.envelope import Envelope
 from godwit.core.errors import InvalidSetting
 from godwit.core.faults import reach
 from godwit.core.names import queue_name
-from godwit.pipeline.sink.outgoing import Outgoing, check_schema
-from godwit.pipeline.sink.sent import Sent, batch_name, forget_before
+from godwit.pipeline.sink.row_messages import Outgoing, check_schema
+from godwit.pipeline.sink.sink_log import Sent, batch_name, forget_before
 from godwit.pipeline.source.options import absolute
-from godwit.pipeline.spark.workers import light_collections
+from godwit.pipeline.spark.worker_gc import light_collections
 
 if TYPE_CHECKING:
     import pyarrow as pa

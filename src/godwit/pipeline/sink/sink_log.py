@@ -73,9 +73,9 @@ def unpacked_ids(kept: bytes | list[str]) -> list[str]:
     """Return ids that were packed."""
     if isinstance(kept, list):
         return kept
-    from godwit.pipeline.sink import uuids  # here, because whoever has no Spark may have no NumPy
+    from godwit.pipeline.sink import uuid_text
 
-    return uuids.strings(uuids.texts(kept))
+    return uuid_text.strings(uuid_text.texts(kept))
 
 
 class Wanted:
@@ -90,10 +90,10 @@ class Wanted:
 
     @cached_property
     def _sieve(self) -> Callable[[bytes], bytes]:
-        from godwit.pipeline.sink import uuids
+        from godwit.pipeline.sink import uuid_text
 
         packed = packed_ids(self._ids)
-        return uuids.Sieve(packed).pass_on if isinstance(packed, bytes) else bytes
+        return uuid_text.Sieve(packed).pass_on if isinstance(packed, bytes) else bytes
 
     def among(self, kept: bytes | list[str]) -> list[str]:
         """Return those of a block's ids that are wanted."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from godwit.core.journal import Position
-from godwit.pipeline.batch.partials import advances
 from godwit.pipeline.batch.parts import Part, beyond
-from godwit.pipeline.batch.starting import as_option
+from godwit.pipeline.batch.rollup import advances
+from godwit.pipeline.batch.start_position import as_option
 from godwit.pipeline.source.offsets import Places
 from godwit.pipeline.source.options import ReadOptions
 from godwit.pipeline.source.schema import columns, journal_schema, partials_schema

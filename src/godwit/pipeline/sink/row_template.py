@@ -70,7 +70,7 @@ class Patterns:
         """Return the messages of many rows as `seal` makes them; None when one of them needs another look."""
         if not (_is_text(keys) and _is_text(payloads) and _is_shallow(payloads)):
             return None
-        from godwit.pipeline.sink import uuids  # here, because whoever has no Spark may have no NumPy
+        from godwit.pipeline.sink import uuid_text
 
         kinds = [_TYPE if kind is None else kind for kind in ([None] if types is None else types.to_pylist())]
         try:
@@ -80,19 +80,19 @@ class Patterns:
             return None
         if _NOTHING in written:
             return None
-        texts = uuids.uuid5_texts(self._digests(keys))
+        texts = uuid_text.uuid5_texts(self._digests(keys))
         if len(around) == 1:
             ((before, between, behind),) = around.values()
-            heads = uuids.between(before, texts, between)
+            heads = uuid_text.between(before, texts, between)
             bodies = [head + payload + behind for head, payload in zip(heads, written, strict=True)]
             kinds = kinds[:1] * len(bodies)
         else:
-            pieces = zip(map(around.__getitem__, kinds), uuids.between(b"", texts, b""), written, strict=True)
+            pieces = zip(map(around.__getitem__, kinds), uuid_text.between(b"", texts, b""), written, strict=True)
             bodies = [around[0] + known + around[1] + payload + around[2] for around, known, payload in pieces]
         sizes = list(map(len, bodies))
         if max(sizes) > MAX_MESSAGE_BYTES:
             return None
-        queue, now_ms, known = self._queue, self._now_ms, uuids.strings(texts)
+        queue, now_ms, known = self._queue, self._now_ms, uuid_text.strings(texts)
         return [
             Envelope(id_, queue, body, size, now_ms, kind)
             for id_, body, size, kind in zip(known, bodies, sizes, kinds, strict=True)

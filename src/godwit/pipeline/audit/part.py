@@ -27,11 +27,11 @@ from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.journal import Event
 from godwit.core.logs import get_logger
 from godwit.core.queues import GroupSpec
-from godwit.pipeline.audit import shortening
-from godwit.pipeline.audit.lives import ARRIVALS, COLUMNS, REMOVALS
-from godwit.pipeline.batch.partials import advances
+from godwit.pipeline.audit import drop_completed
+from godwit.pipeline.audit.copy_lifecycle import ARRIVALS, COLUMNS, REMOVALS
 from godwit.pipeline.batch.parts import Prepared
-from godwit.pipeline.lake.lake import Lake
+from godwit.pipeline.batch.rollup import advances
+from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.transforms import audit
 from godwit.store.pipelines import Advance, LakeFile
@@ -79,7 +79,7 @@ class Known(msgspec.Struct, frozen=True, order=True):
 class AuditPart:
     """Follows every copy from its arrival to its end."""
 
-    columns = shortening.READ
+    columns = drop_completed.READ
 
     def __init__(
         self, connections: Connections, lake: Lake, *, accept_loss: bool = False, clock: Clock = SYSTEM_CLOCK
@@ -105,7 +105,7 @@ class AuditPart:
         opened = self._lake.read(spark, before[OPEN], OPEN_SCHEMA)
         known = _known(self._lake.read(spark, before[KNOWN], KNOWN_SCHEMA))
         seen = _seen(known, read, _groups(told))
-        once = shortening.arrive_once(_arrived(told), _highest(opened) if before[OPEN] else {})
+        once = drop_completed.arrive_once(_arrived(told), _highest(opened) if before[OPEN] else {})
         if not once:
             log.info("a copy may have arrived twice, the audit follows all rows", run=run_id)
         found = audit.audited(
@@ -146,8 +146,8 @@ def audit_key(lake: Lake) -> str:
 def _shortened(rows: DataFrame) -> DataFrame:
     """Leave out the lives that ended well; of bodies only those that say how a group was created are read."""
     created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.col("body")).alias("body")
-    wanted = rows.select(*(created if name == "body" else F.col(name) for name in shortening.READ))
-    return wanted.mapInArrow(shortening.shortened, shortening.schema())
+    wanted = rows.select(*(created if name == "body" else F.col(name) for name in drop_completed.READ))
+    return wanted.mapInArrow(drop_completed.shortened, drop_completed.schema())
 
 
 def _overview(rows: DataFrame) -> pa.Table:

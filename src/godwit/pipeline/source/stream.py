@@ -21,7 +21,7 @@ from godwit.pipeline.source.offsets import (
     to_offset,
 )
 from godwit.pipeline.source.options import ReadOptions
-from godwit.pipeline.source.reading import OpenBroker
+from godwit.pipeline.source.reader import OpenBroker
 
 
 class JournalStream(SupportsTriggerAvailableNow):

@@ -1,6 +1,6 @@
 """Spark's Java classes, kept ready: a JVM that finds them starts with half the work.
 
-`python -m godwit.pipeline.spark.classes` starts Spark once and keeps the classes it loaded in an archive beside
+`python -m godwit.pipeline.spark.class_archive` starts Spark once and keeps the classes it loaded in an archive beside
 pyspark, from where every later JVM maps them. The archive is named after the Java that made it; another Java, or
 other jars, is noticed by Java itself, which then loads its classes as if there were none.
 """
@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from godwit.pipeline.spark.gateway import find_java, start
-from godwit.pipeline.spark.runfolder import run_folder
+from godwit.pipeline.spark.jvm import find_java, start
+from godwit.pipeline.spark.run_folder import run_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

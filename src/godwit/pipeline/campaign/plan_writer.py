@@ -16,7 +16,7 @@ from godwit.core.clock import from_ms
 from godwit.core.envelope import seal
 from godwit.core.message import Message
 from godwit.core.names import QueueName
-from godwit.pipeline.campaign.campaigns import Campaign
+from godwit.pipeline.campaign.definition import Campaign
 from godwit.store.urls import connect
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def messages(batch: pa.RecordBatch, campaign: str, around: tuple[str, str]) -> p
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from godwit.pipeline.sink import uuids
+    from godwit.pipeline.sink import uuid_text
 
     users, occurrences, due, chosen = batch.columns
     days = occurrences.cast(pa.string())
     keys = pc.binary_join_element_wise(users, days, "/")
-    known = uuids.campaign_texts(campaign, keys.cast(pa.binary()).to_pylist())
-    ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(uuids.WIDTH), len(known), [None, pa.py_buffer(known)])
+    known = uuid_text.campaign_texts(campaign, keys.cast(pa.binary()).to_pylist())
+    ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(uuid_text.WIDTH), len(known), [None, pa.py_buffer(known)])
     bare = pc.equal(chosen, "{}")
     rest: pa.Array | str = "}"
     if not pc.all(bare).as_py():

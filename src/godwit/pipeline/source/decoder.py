@@ -11,9 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from godwit.pipeline.source.columnwise import batch_of
-from godwit.pipeline.source.packed import Unexpected
-from godwit.pipeline.source.rowwise import Rowwise, last_seq
+from godwit.pipeline.source.column_decoder import batch_of
+from godwit.pipeline.source.msgpack_values import Unexpected
+from godwit.pipeline.source.row_decoder import Rowwise, last_seq
 
 BATCH_ROWS: Final = 30_000
 """Enough for a step of numpy to cost more than its call, few enough to stay near the processor."""

@@ -14,7 +14,7 @@ from godwit.telemetry.health import Check, HealthStatus, QueueMetrics
 from godwit.telemetry.http import TelemetryServer
 
 if TYPE_CHECKING:
-    from godwit.pipeline.spark.progress import PipelineMetrics
+    from godwit.pipeline.spark.metrics import PipelineMetrics
 
 
 @contextmanager

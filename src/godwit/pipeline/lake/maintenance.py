@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import ManifestMoved, PipelineFailed
-from godwit.pipeline.lake.lake import JOURNAL, Lake
+from godwit.pipeline.lake.files import JOURNAL, Lake
 from godwit.pipeline.spark.connections import Connections
 from godwit.store.pipelines import LakeFile, Publication, new_run_id
 

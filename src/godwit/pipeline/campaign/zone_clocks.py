@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 
-from godwit.pipeline.campaign.campaigns import DAY, Horizon
+from godwit.pipeline.campaign.definition import DAY, Horizon
 
 _STEP: Final = timedelta(hours=6)
 """Shorter than the time between any two changes of a zone."""

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from godwit.pipeline.report.advice import Verdict
-from godwit.pipeline.report.plots import Line, bar, lines
-from godwit.pipeline.report.reporting import Report
+from godwit.pipeline.report.model import Report
+from godwit.pipeline.report.svg_plots import Line, bar, lines
 
 _SECONDS_FROM_MS: Final = 2_000
 """From here on an axis counts seconds."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
-from godwit.pipeline.campaign.campaigns import Campaign, Horizon, celebrations, seconds_of
-from godwit.pipeline.campaign.zones import clocks, zones
+from godwit.pipeline.campaign.definition import Campaign, Horizon, celebrations, seconds_of
+from godwit.pipeline.campaign.zone_clocks import clocks, zones
 from godwit.pipeline.transforms.ids import campaign_id
 
 if TYPE_CHECKING:

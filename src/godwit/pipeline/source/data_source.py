@@ -13,14 +13,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from godwit.core.errors import InvalidSetting
-from godwit.pipeline.sink.sink import StreamWriter, TableWriter, write_options
-from godwit.pipeline.source.decoding import Decoder
+from godwit.pipeline.sink.writers import StreamWriter, TableWriter, write_options
+from godwit.pipeline.source.decoder import Decoder
 from godwit.pipeline.source.offsets import Range, check_held, chosen_shards, for_tasks, ranges, resolve
 from godwit.pipeline.source.options import ReadOptions, read_options
-from godwit.pipeline.source.reading import OpenBroker, batches
+from godwit.pipeline.source.partial_sums import Sums
+from godwit.pipeline.source.reader import OpenBroker, batches
 from godwit.pipeline.source.schema import arrow_schema, check_columns, journal_schema, partials_schema
-from godwit.pipeline.source.streaming import JournalStream
-from godwit.pipeline.source.summing import Sums
+from godwit.pipeline.source.stream import JournalStream
 
 if TYPE_CHECKING:
     import pyarrow as pa

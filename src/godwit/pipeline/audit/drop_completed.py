@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.pipeline.audit.lives import AFTER, ARRIVALS, COLUMNS, MAY, STATES, STEPS
+from godwit.pipeline.audit.copy_lifecycle import AFTER, ARRIVALS, COLUMNS, MAY, STATES, STEPS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

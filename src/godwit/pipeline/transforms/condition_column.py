@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
-from godwit.pipeline.query.choosing import Both, Compare, Either, Expression, Not, OneOf, Search
+from godwit.pipeline.query.condition import Both, Compare, Either, Expression, Not, OneOf, Search
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

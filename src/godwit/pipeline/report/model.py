@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from godwit.pipeline.report.advice import Advice, Limits, Trace, advise
-from godwit.pipeline.transforms import figures
+from godwit.pipeline.transforms import report_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -146,26 +146,26 @@ def report(
     rows: DataFrame, *, source: str, made_at: datetime, limits: Mapping[tuple[str, str], Limits] | None = None
 ) -> Report:
     """Return the report on journal rows; they are gone through several times, so a caller may want them cached."""
-    groups = _values(figures.groups(rows), GroupFigures)
+    groups = _values(report_tables.groups(rows), GroupFigures)
     step = stretch_seconds(groups)
-    attempts = _values(figures.attempts(rows), Attempts)
-    schedules = _values(figures.schedules(rows), Lateness)
+    attempts = _values(report_tables.attempts(rows), Attempts)
+    schedules = _values(report_tables.schedules(rows), Lateness)
     return Report(
         made_at=made_at,
         source=source,
         stretch_seconds=step,
         groups=groups,
-        timeline=_values(figures.timeline(rows, step), Stretch),
-        patterns=_values(figures.patterns(rows, MAX_PATTERNS), Pattern),
+        timeline=_values(report_tables.timeline(rows, step), Stretch),
+        patterns=_values(report_tables.patterns(rows, MAX_PATTERNS), Pattern),
         attempts=attempts,
         schedules=schedules,
-        workers=_values(figures.workers(rows), WorkerFigures),
+        workers=_values(report_tables.workers(rows), WorkerFigures),
         advice=advise(
             groups,
             attempts,
             schedules,
             limits=limits or {},
-            trace=lambda queue, group: _values(figures.trace(rows, queue, group, MAX_TRACE), Trace),
+            trace=lambda queue, group: _values(report_tables.trace(rows, queue, group, MAX_TRACE), Trace),
         ),
     )
 

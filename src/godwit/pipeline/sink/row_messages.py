@@ -18,7 +18,7 @@ from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import GodwitError, InvalidSetting, RowsRefused, listed
 from godwit.core.message import Message, Routing, Scheduling
 from godwit.core.names import QueueName
-from godwit.pipeline.sink.pattern import Patterns, uuid5
+from godwit.pipeline.sink.row_template import Patterns, uuid5
 
 if TYPE_CHECKING:
     import pyarrow as pa

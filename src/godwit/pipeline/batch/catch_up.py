@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from godwit.pipeline.source.offsets import Places, from_offset, to_offset
 from godwit.pipeline.source.options import ReadOptions
-from godwit.pipeline.source.streaming import JournalStream
-from godwit.pipeline.spark.progress import PipelineMetrics, behind
+from godwit.pipeline.source.stream import JournalStream
+from godwit.pipeline.spark.metrics import PipelineMetrics, behind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from godwit.core.errors import RowsRefused
-from godwit.pipeline.sink.outgoing import SAMPLES, Outgoing, check_schema
+from godwit.pipeline.sink.row_messages import SAMPLES, Outgoing, check_schema
 from godwit.pipeline.source.options import absolute
-from godwit.pipeline.source.reading import OpenBroker
+from godwit.pipeline.source.reader import OpenBroker
 
 if TYPE_CHECKING:
     import pyarrow as pa
