@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from godwit.pipeline.source.decoder import Decoder
-from godwit.pipeline.source.offsets import Range, for_tasks
-from godwit.pipeline.source.reader import batches
+from godwit.pipeline.source.decoder import ChunkDecoder
+from godwit.pipeline.source.offsets import RowRange, task_ranges
+from godwit.pipeline.source.reader import read_batches
 from godwit.pipeline.source.schema import arrow_schema, journal_schema
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ class ReadyMadeReader(DataSourceReader):
                 yield file.get_batch(number)
 
 
-def made(url: str, whole: Range, folder: Path) -> str:
+def made(url: str, whole: RowRange, folder: Path) -> str:
     """Write down what the source makes of a range; return the option `files`."""
     # Spark's workers do not find this package by its name.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     schema = arrow_schema(journal_schema())
     files = []
-    for number, part in enumerate(for_tasks([whole], None)):
+    for number, part in enumerate(task_ranges([whole], None)):
         files.append(str(folder / f"ready-{number}.arrow"))
         with pa.ipc.new_file(files[-1], schema) as file:
-            for batch in batches(url, part, Decoder(schema, part.shard), fail_on_data_loss=True):
+            for batch in read_batches(url, part, ChunkDecoder(schema, part.shard), fail_on_data_loss=True):
                 file.write_batch(batch)
     return ":".join(files)

@@ -30,14 +30,15 @@ from godwit.core.journal import decode_chunk
 from godwit.core.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.pipeline.campaign.definition import Campaign, Horizon
-from godwit.pipeline.jobs.plan import PlanSettings, plan
+from godwit.pipeline.jobs.plan import PlanSettings, plan_in_session
 from godwit.pipeline.jobs.run import RunSettings, follow
-from godwit.pipeline.source.offsets import Range, split
-from godwit.pipeline.source.reader import OpenBroker, chunks_of
+from godwit.pipeline.source.offsets import RowRange, split
+from godwit.pipeline.source.reader import read_chunks
 from godwit.pipeline.source.schema import columns
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import spark_session
-from godwit.pipeline.transforms.plan import checked, planned
+from godwit.pipeline.spark.sync_broker import SyncBroker
+from godwit.pipeline.transforms.plan import plan_candidates, plan_messages
 from tests.pipeline.making import WrittenJournal, lives, random_history
 from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server
@@ -162,18 +163,18 @@ async def _filled(url: str) -> None:
             await broker.publish(seal_all(messages))
 
 
-def _whole(url: str) -> Range:
-    with OpenBroker(url) as opened:
+def _whole(url: str) -> RowRange:
+    with SyncBroker(url) as opened:
         ((shard, ends),) = opened.ask(lambda journal: journal.shards()).items()
-    return Range(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
+    return RowRange(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
 
 
-def bare(url: str, part: Range) -> None:
+def bare(url: str, part: RowRange) -> None:
     """Read and decode a range."""
     after = part.after
-    with OpenBroker(url) as opened:
+    with SyncBroker(url) as opened:
         while after < part.until:
-            for chunk in chunks_of(opened, part, after):
+            for chunk in read_chunks(opened, part, after):
                 after = decode_chunk(chunk).last_seq
 
 
@@ -204,7 +205,7 @@ def _sources(spark: SparkSession, name: str, url: str, wanted: Sequence[str] = (
 
 
 @contextmanager
-def _loop(url: str, whole: Range) -> Iterator[Callable[[], float]]:
+def _loop(url: str, whole: RowRange) -> Iterator[Callable[[], float]]:
     """Give the bare loop, in two processes that have run it once."""
     halves = list(split(whole, -(-whole.rows // 2)))
 
@@ -341,7 +342,7 @@ def _plans(place: Place) -> list[Result]:
 
     def to_parquet(number: int) -> float:
         began = time.perf_counter()
-        planned(checked(spark.read.parquet(everybody), campaign), campaign, horizon).write.parquet(
+        plan_messages(plan_candidates(spark.read.parquet(everybody), campaign), campaign, horizon).write.parquet(
             str(folder / f"plan{number}")
         )
         return USERS / (time.perf_counter() - began)
@@ -350,7 +351,7 @@ def _plans(place: Place) -> list[Result]:
         each = msgspec.structs.replace(campaign, name=f"birthdays-{number}")
         settings = PlanSettings(campaign=each, horizon=horizon, users=fewer, store_url=store)
         began = time.perf_counter()
-        found = plan(spark, settings)
+        found = plan_in_session(spark, settings)
         return found.planned, time.perf_counter() - began
 
     files = [to_parquet(number) for number in range(WARM_UP + REPEATS)][WARM_UP:]

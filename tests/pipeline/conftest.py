@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from godwit.pipeline.spark.class_archive import make
+from godwit.pipeline.spark.class_archive import make_archive
 from godwit.pipeline.spark.jvm import Jvm
 from godwit.pipeline.spark.session import SMALL, spark_session
 from tests.pipeline.drivers import kill_all, lasting_jvm
@@ -46,7 +46,7 @@ def spark(archive: Path) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def archive() -> Path:
     """Have Spark's classes ready for all JVMs that are started from here on."""
-    return make()
+    return make_archive()
 
 
 @pytest.fixture(scope="session")

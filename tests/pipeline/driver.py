@@ -14,7 +14,7 @@ from unittest import mock
 
 import msgspec
 
-from godwit.pipeline.batch.publisher import Outcome
+from godwit.pipeline.batch.publisher import BatchOutcome
 from godwit.pipeline.jobs.run import RunSettings, follow, run
 from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.drivers import HOLD, WHOLE, members, taken_over, until
@@ -32,7 +32,7 @@ def end_everything(pid: int, how: int, *, kill: Callable[[int, int], None] = os.
 def main() -> None:
     settings = msgspec.json.decode(sys.argv[1], type=RunSettings)
 
-    def report(outcome: Outcome) -> None:
+    def report(outcome: BatchOutcome) -> None:
         print(f"batch {outcome.batch} {outcome.rows}", flush=True)
         if os.environ[HOLD]:
             until(Path(os.environ[HOLD]).exists)

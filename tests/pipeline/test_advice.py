@@ -11,9 +11,9 @@ import msgspec
 
 from godwit.pipeline.report.advice import (
     Advice,
-    Limits,
-    Trace,
-    Verdict,
+    AdviceVerdict,
+    GroupLimits,
+    TracedMessage,
     advise,
     concurrency,
     fewer_attempts,
@@ -23,8 +23,8 @@ from godwit.pipeline.report.advice import (
     time_to_live,
     wilson,
 )
-from godwit.pipeline.report.model import Attempts, GroupFigures, Lateness
-from godwit.pipeline.report.simulation import at_once, percentile, waits
+from godwit.pipeline.report.model import Attempts, GroupFigures, ScheduleLateness
+from godwit.pipeline.report.simulation import most_overlapping, percentile, waits
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ def attempt(earlier: int, succeeded: int, failed: int) -> Attempts:
 
 def test_attempts_that_never_succeed_are_saved_and_counted_exactly() -> None:
     advice = fewer_attempts(group(), [attempt(0, 9_000, 2_000), attempt(1, 600, 1_400), attempt(2, 2, 1_398)])
-    assert advice.verdict is Verdict.CHANGE
+    assert advice.verdict is AdviceVerdict.CHANGE
     assert "max_attempts = 2" in advice.text
     assert "1,400 runs" in advice.text
     assert "given up 2 messages" in advice.text
@@ -72,28 +72,28 @@ def test_attempts_that_never_succeed_are_saved_and_counted_exactly() -> None:
 
 def test_attempts_that_succeed_are_kept_and_few_are_not_judged() -> None:
     useful = fewer_attempts(group(), [attempt(0, 9_000, 2_000), attempt(1, 600, 1_400), attempt(2, 200, 1_200)])
-    assert useful.verdict is Verdict.KEEP
+    assert useful.verdict is AdviceVerdict.KEEP
     few = fewer_attempts(group(), [attempt(0, 9_000, 90), attempt(1, 0, 90)])
-    assert few.verdict is Verdict.UNKNOWN
+    assert few.verdict is AdviceVerdict.UNKNOWN
 
 
 def test_a_limit_is_fitted_to_the_depths_seen() -> None:
-    assert "max_size = 200 instead of no limit" in queue_limit(group(), Limits()).text
-    assert queue_limit(group(peak_depth=95), Limits(max_size=100)).verdict is Verdict.CHANGE
-    assert queue_limit(group(), Limits(max_size=5_000)).verdict is Verdict.CHANGE
-    assert queue_limit(group(), Limits(max_size=1_000)).verdict is Verdict.KEEP
-    assert queue_limit(group(enqueued=999), Limits()).verdict is Verdict.UNKNOWN
+    assert "max_size = 200 instead of no limit" in queue_limit(group(), GroupLimits()).text
+    assert queue_limit(group(peak_depth=95), GroupLimits(max_size=100)).verdict is AdviceVerdict.CHANGE
+    assert queue_limit(group(), GroupLimits(max_size=5_000)).verdict is AdviceVerdict.CHANGE
+    assert queue_limit(group(), GroupLimits(max_size=1_000)).verdict is AdviceVerdict.KEEP
+    assert queue_limit(group(enqueued=999), GroupLimits()).verdict is AdviceVerdict.UNKNOWN
 
 
 def test_a_time_to_live_is_named_where_some_wait_far_longer() -> None:
-    assert time_to_live(group(wait_max=3_600_000), Limits()).verdict is Verdict.CHANGE
-    assert time_to_live(group(wait_max=3_600_000), Limits(ttl=timedelta(hours=2))).verdict is Verdict.KEEP
-    assert time_to_live(group(), Limits()).verdict is Verdict.KEEP
-    assert time_to_live(group(delivered=10), Limits()).verdict is Verdict.UNKNOWN
+    assert time_to_live(group(wait_max=3_600_000), GroupLimits()).verdict is AdviceVerdict.CHANGE
+    assert time_to_live(group(wait_max=3_600_000), GroupLimits(ttl=timedelta(hours=2))).verdict is AdviceVerdict.KEEP
+    assert time_to_live(group(), GroupLimits()).verdict is AdviceVerdict.KEEP
+    assert time_to_live(group(delivered=10), GroupLimits()).verdict is AdviceVerdict.UNKNOWN
 
 
-def late(**changes: Any) -> Lateness:
-    plain = Lateness(
+def late(**changes: Any) -> ScheduleLateness:
+    plain = ScheduleLateness(
         queue="orders",
         group="billing",
         messages=10_000,
@@ -110,21 +110,21 @@ def late(**changes: Any) -> Lateness:
 
 def test_schedules_that_crowd_a_minute_and_are_late_are_spread() -> None:
     advice = spread(late())
-    assert advice.verdict is Verdict.CHANGE
+    assert advice.verdict is AdviceVerdict.CHANGE
     assert "jitter window of 3 min" in advice.text
-    assert spread(late(late_p95=100)).verdict is Verdict.KEEP
-    assert spread(late(most_in_a_minute=500)).verdict is Verdict.KEEP
-    assert spread(late(messages=600, most_in_a_minute=600)).verdict is Verdict.UNKNOWN
+    assert spread(late(late_p95=100)).verdict is AdviceVerdict.KEEP
+    assert spread(late(most_in_a_minute=500)).verdict is AdviceVerdict.KEEP
+    assert spread(late(messages=600, most_in_a_minute=600)).verdict is AdviceVerdict.UNKNOWN
 
 
 def test_leases_that_run_out_under_living_handlers_are_lengthened() -> None:
-    assert lease_length(group(leases_expired=200, acks_refused=190)).verdict is Verdict.CHANGE
+    assert lease_length(group(leases_expired=200, acks_refused=190)).verdict is AdviceVerdict.CHANGE
     crashed = lease_length(group(leases_expired=200, acks_refused=0))
-    assert crashed.verdict is Verdict.KEEP
-    assert lease_length(group(delivered=500, leases_expired=100, acks_refused=100)).verdict is Verdict.UNKNOWN
+    assert crashed.verdict is AdviceVerdict.KEEP
+    assert lease_length(group(delivered=500, leases_expired=100, acks_refused=100)).verdict is AdviceVerdict.UNKNOWN
 
 
-def traced(slots: int, load: float, *, noise: int = 0) -> list[Trace]:
+def traced(slots: int, load: float, *, noise: int = 0) -> list[TracedMessage]:
     """Return what a queue with so many slots would have journaled at a load."""
     draw = random.Random(5)
     runs = [draw.randint(50, 150) for _ in range(5_000)]
@@ -133,27 +133,30 @@ def traced(slots: int, load: float, *, noise: int = 0) -> list[Trace]:
         now += draw.expovariate(load * slots / 100)
         ready.append(int(now))
     waited = [wait + noise for wait in waits(ready, runs, slots)]
-    return [Trace(at, at + wait, at + wait + run, wait, run) for at, wait, run in zip(ready, waited, runs, strict=True)]
+    return [
+        TracedMessage(at, at + wait, at + wait + run, wait, run)
+        for at, wait, run in zip(ready, waited, runs, strict=True)
+    ]
 
 
-def slots_advice(trace: Sequence[Trace]) -> Advice:
+def slots_advice(trace: Sequence[TracedMessage]) -> Advice:
     wait_p95 = int(percentile([one.wait_ms for one in trace], 0.95))
     return concurrency(group(wait_p95=wait_p95, processed=len(trace)), lambda *_: trace)
 
 
 def test_slots_are_added_where_the_model_reproduces_the_waits() -> None:
     advice = slots_advice(traced(4, 1.05))
-    assert advice.verdict is Verdict.CHANGE
+    assert advice.verdict is AdviceVerdict.CHANGE
     assert "instead of 4" in advice.text
 
 
 def test_slots_that_fit_are_kept() -> None:
-    assert slots_advice(traced(4, 0.75)).verdict is Verdict.KEEP
+    assert slots_advice(traced(4, 0.75)).verdict is AdviceVerdict.KEEP
 
 
 def test_slots_are_not_judged_where_the_model_does_not_reproduce_the_waits() -> None:
     advice = slots_advice(traced(4, 0.7, noise=5_000))
-    assert advice.verdict is Verdict.UNKNOWN
+    assert advice.verdict is AdviceVerdict.UNKNOWN
     assert "something else" in advice.text
 
 
@@ -166,18 +169,18 @@ def test_all_advice_comes_with_what_should_change_first() -> None:
         trace=lambda *_: traced(4, 0.75),
     )
     verdicts = [advice.verdict for advice in found]
-    assert verdicts == sorted(verdicts, key=list(Verdict).index)
-    assert {advice.subject for advice in found if advice.verdict is Verdict.CHANGE} == {
+    assert verdicts == sorted(verdicts, key=list(AdviceVerdict).index)
+    assert {advice.subject for advice in found if advice.verdict is AdviceVerdict.CHANGE} == {
         "max_attempts",
         "max_size",
         "schedules",
     }
-    assert {advice.verdict for advice in found if advice.group == "small"} == {Verdict.UNKNOWN}
+    assert {advice.verdict for advice in found if advice.group == "small"} == {AdviceVerdict.UNKNOWN}
 
 
 def test_the_parts_of_the_model_count_right() -> None:
     assert waits([0, 0, 0, 10], [10, 10, 10, 5], 2) == [0, 0, 10, 0]
-    assert at_once([(0, 10), (5, 15), (10, 20)]) == 2
+    assert most_overlapping([(0, 10), (5, 15), (10, 20)]) == 2
     assert percentile([1, 2, 3, 4], 0.5) == 2.0
     low, high = wilson(0, 1_000)
     assert low == 0.0

@@ -33,7 +33,7 @@ class Audited:
     def __init__(self, spark: SparkSession, histories: dict[str, list[Row]], before: Audited | None = None) -> None:
         rows = [{**row, "shard": name} for name, past in histories.items() for row in past]
         keeping = [(name, ORDERED) for name in histories if name != UNORDERED]
-        found = audit.audited(
+        found = audit.follow_copies(
             journal(spark, (row for row in rows if row["event"] is not None)).select(*COLUMNS),
             before.table(*histories) if before is not None else None,
             spark.createDataFrame(keeping, "shard string, group string"),
@@ -198,8 +198,8 @@ def test_a_real_history_has_no_findings_and_ends_with_what_the_broker_holds(
         [(name, QUEUE, copy.group, copy.publish_seq, copy.message_id) for copy in snapshot.copies], LISTING
     )
     listed = spark.createDataFrame([(name, snapshot.position.seq)], "shard string, seq long")
-    assert kinds(audit.lost(first.table(name), listing, listed)) == set()
-    assert kinds(audit.unrecorded(first.table(name), listing)) == set()
+    assert kinds(audit.lost_copies(first.table(name), listing, listed)) == set()
+    assert kinds(audit.unrecorded_copies(first.table(name), listing)) == set()
     assert len(first.open(name)) > 20
     assert set(copies(first.open(name)).values()) == {"waiting", "leased", "dead"}
 
@@ -237,9 +237,9 @@ def test_a_copy_missing_from_the_listing_is_lost_and_one_too_many_is_doubled(
     born = {(row.group, row.publish_seq): row.born for row in first.open(name)}
     listed = spark.createDataFrame([(name, born[gone])], "shard string, seq long")
     earlier = spark.createDataFrame([(name, born[gone] - 1)], "shard string, seq long")
-    assert kinds(audit.lost(found, listing, listed)) == {("lost", *gone)}
-    assert kinds(audit.lost(found, listing, earlier)) == set()
-    assert kinds(audit.unrecorded(found, listing)) == {("duplicated", *extra)}
+    assert kinds(audit.lost_copies(found, listing, listed)) == {("lost", *gone)}
+    assert kinds(audit.lost_copies(found, listing, earlier)) == set()
+    assert kinds(audit.unrecorded_copies(found, listing)) == {("duplicated", *extra)}
 
 
 def test_a_doubled_end_and_a_second_lease_are_found(pasts: Pasts, first: Audited) -> None:
@@ -266,9 +266,9 @@ def test_an_order_swapped_over_the_border_of_two_audits_is_found(first: Audited,
 def test_leases_and_schedules_past_their_time_are_stuck(pasts: Pasts, first: Audited) -> None:
     name = "real 6"
     found, now = first.table(name), pasts.now[name]
-    assert kinds(audit.stuck(found, now, timedelta(hours=1))) == set()
+    assert kinds(audit.stuck_copies(found, now, timedelta(hours=1))) == set()
     later = now + timedelta(hours=1)
-    stuck = kinds(audit.stuck(found, later, timedelta(minutes=1)))
+    stuck = kinds(audit.stuck_copies(found, later, timedelta(minutes=1)))
     leased = {("stuck", *copy) for copy, state in copies(first.open(name)).items() if state == "leased"}
     assert leased
     assert leased <= stuck
@@ -285,5 +285,5 @@ def test_a_copy_that_later_ones_overtook_long_ago_is_suspect(pasts: Pasts, first
     ready_before = {("suspect", PLAIN, row["publish_seq"]) for row in mine if row["ready_at"] < late["ready_at"]}
     assert ready_before
     found = first.table("overtaken")
-    assert kinds(audit.suspect(found, at + timedelta(seconds=1), LEASE)) == set()
-    assert kinds(audit.suspect(found, at + LEASE + timedelta(seconds=1), LEASE)) == ready_before
+    assert kinds(audit.overtaken_copies(found, at + timedelta(seconds=1), LEASE)) == set()
+    assert kinds(audit.overtaken_copies(found, at + LEASE + timedelta(seconds=1), LEASE)) == ready_before

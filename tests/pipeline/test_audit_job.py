@@ -14,8 +14,8 @@ from godwit.core.envelope import seal_all
 from godwit.core.journal import LAYOUTS, Event, Position, shard_name
 from godwit.core.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.pipeline.audit.part import FINDINGS_SCHEMA, Known, _findings
-from godwit.pipeline.jobs.audit import AuditResult, AuditSettings, Verdict, audited
+from godwit.pipeline.audit.part import FINDINGS_SCHEMA, AuditScope, _findings
+from godwit.pipeline.jobs.audit import AuditResult, AuditSettings, AuditVerdict, audit_in_session
 from godwit.pipeline.jobs.run import RunSettings
 from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.making import WrittenJournal, traffic, url_of
@@ -39,7 +39,7 @@ class Place:
 
     def audit(self, *, live: bool = True, clock: Clock = SYSTEM_CLOCK) -> AuditResult:
         with Connections(self.settings.broker_url, self.settings.store_url) as connections:
-            return audited(self.spark, connections, AuditSettings(run=self.settings, live=live), clock=clock)
+            return audit_in_session(self.spark, connections, AuditSettings(run=self.settings, live=live), clock=clock)
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def place(spark: SparkSession, tmp_path: Path) -> Place:
 def test_a_quiet_file_is_clean_and_the_next_audit_goes_on(place: Place) -> None:
     traffic(place.path, messages=60)
     first = place.audit()
-    assert first.verdict is Verdict.CLEAN
+    assert first.verdict is AuditVerdict.CLEAN
     assert first.rows > 240
     assert sum(first.counts.values()) == 0
     traffic(place.path, "letters", messages=20)
     leased(place.path)
     second = place.audit()
-    assert second.verdict is Verdict.CLEAN
+    assert second.verdict is AuditVerdict.CLEAN
     assert 0 < second.rows < first.rows
     assert second.open == held(place.path) > first.open + 3
 
@@ -85,13 +85,13 @@ def leased(path: Path) -> None:
 
 def test_a_message_that_vanished_from_the_file_is_lost(place: Place) -> None:
     leased(place.path)
-    assert place.audit().verdict is Verdict.CLEAN
+    assert place.audit().verdict is AuditVerdict.CLEAN
     with sqlite3.connect(place.path) as connection:
         (blocks,) = connection.execute("SELECT count(*) FROM broker_leases").fetchone()
         connection.execute("DELETE FROM broker_leases")
     assert blocks
     damaged = place.audit()
-    assert damaged.verdict is Verdict.WRONG
+    assert damaged.verdict is AuditVerdict.WRONG
     assert damaged.counts["lost"] == 3
     assert {finding.message_id for finding in damaged.findings} == {"s0", "s1", "s2"}
 
@@ -100,7 +100,7 @@ def test_a_lease_long_past_is_stuck(place: Place) -> None:
     leased(place.path)
     later = ManualClock(SYSTEM_CLOCK.now_ms() + 3_600_000)
     late = place.audit(clock=later)
-    assert late.verdict is Verdict.WRONG
+    assert late.verdict is AuditVerdict.WRONG
     assert late.counts["stuck"] == 3
 
 
@@ -119,7 +119,7 @@ def test_a_trimmed_journal_is_unknown_and_never_clean(place: Place) -> None:
 
     asyncio.run(trim())
     found = place.audit(live=False)
-    assert found.verdict is Verdict.UNKNOWN
+    assert found.verdict is AuditVerdict.UNKNOWN
     assert "what came before is gone" in found.unknown[0]
 
 
@@ -156,6 +156,6 @@ def test_what_is_excused_because_the_beginning_is_missing_did_not_arrive_since(s
         [("cut#0", "default", 2, "enqueued"), ("cut#0", "other", 1, "enqueued"), ("cut#0", "default", 1, "acked")],
         "shard string, group string, publish_seq long, event string",
     )
-    seen = frozenset(Known(shard, None, False, "e", first) for shard, first in (("cut#0", 9), ("whole#0", 1)))
+    seen = frozenset(AuditScope(shard, None, False, "e", first) for shard, first in (("cut#0", 9), ("whole#0", 1)))
     kept = _findings(found, seen, rows, now).collect()
     assert {(row.shard, row.publish_seq) for row in kept} == {("cut#0", 2), ("cut#0", 3), ("whole#0", 1)}

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from godwit.pipeline.query.condition import Sort, parse
-from godwit.pipeline.transforms.condition_column import chosen
+from godwit.pipeline.query.condition import ColumnKind, parse
+from godwit.pipeline.transforms.condition_column import condition_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = {"id": Sort.NUMBER, "type": Sort.TEXT, "at": Sort.TIME}
+COLUMNS = {"id": ColumnKind.NUMBER, "type": ColumnKind.TEXT, "at": ColumnKind.TIME}
 
 
 @pytest.fixture(scope="module")
@@ -46,4 +46,4 @@ def rows(spark: SparkSession) -> DataFrame:
     ],
 )
 def test_a_condition_chooses_exactly_these_rows(rows: DataFrame, condition: str, wanted: set[int]) -> None:
-    assert {row.id for row in rows.where(chosen(parse(condition, COLUMNS))).collect()} == wanted
+    assert {row.id for row in rows.where(condition_column(parse(condition, COLUMNS))).collect()} == wanted

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from godwit.core.errors import InvalidCondition
-from godwit.pipeline.query.condition import Both, Compare, Either, Not, OneOf, Search, Sort, parse
+from godwit.pipeline.query.condition import Both, ColumnKind, Compare, Either, Not, OneOf, Search, parse
 
-COLUMNS = {"type": Sort.TEXT, "queue": Sort.TEXT, "priority": Sort.NUMBER, "at": Sort.TIME}
+COLUMNS = {"type": ColumnKind.TEXT, "queue": ColumnKind.TEXT, "priority": ColumnKind.NUMBER, "at": ColumnKind.TIME}
 
 HOSTILE = [
     "reflect('java.lang.Runtime', 'getRuntime')",

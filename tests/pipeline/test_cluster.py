@@ -54,7 +54,7 @@ def test_an_executor_killed_on_a_cluster_that_was_sent_godwit_loses_and_doubles_
     journal.declare("orders", "mails")
     journal.append(list(random_history(["orders", "mails"], ROWS, seed=21)))
     python = interpreter_without_godwit(tmp_path / "python")
-    options = " ".join(("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData", *class_archive.options()))
+    options = " ".join(("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData", *class_archive.archive_options()))
     spark = {
         **SPARK,
         "spark.executor.extraJavaOptions": options,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from godwit.core.journal import LAYOUTS, Event, encode_chunk
 from godwit.pipeline.source.column_decoder import batch_of
-from godwit.pipeline.source.msgpack_values import Packed, Unexpected
-from godwit.pipeline.source.row_decoder import Rowwise
+from godwit.pipeline.source.msgpack_values import MsgpackValues, Unexpected
+from godwit.pipeline.source.row_decoder import RowDecoder
 from godwit.pipeline.source.schema import arrow_schema, columns, journal_schema
 from tests.pipeline.making import random_history
 
@@ -49,7 +49,7 @@ def histories(draw: st.DrawFn) -> list[bytes]:
 
 
 def row_by_row(chunks: list[bytes], after: int, until: int, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_batches(list(Rowwise(schema, SHARD).batches(chunks, after, until)), schema)
+    return pa.Table.from_batches(list(RowDecoder(schema, SHARD).batches(chunks, after, until)), schema)
 
 
 @settings(max_examples=60)
@@ -136,7 +136,7 @@ def test_a_chunk_that_was_cut_off_is_left_to_the_decoder(cut: int) -> None:
 
 
 def test_rows_are_only_found_where_each_begins_at_the_end_of_the_one_before() -> None:
-    packed = Packed([b"\x92\xa1m\x01\x92\xa1m\x02"])
+    packed = MsgpackValues([b"\x92\xa1m\x01\x92\xa1m\x02"])
     assert [places.tolist() for places in packed.rows(0, 8, 2, 2)] == [[1, 5], [3, 7], [4, 8]]
     for begin, end, values, count in ((0, 8, 2, 1), (0, 8, 2, 3), (4, 8, 2, 2), (0, 7, 2, 2), (0, 8, 1, 2)):
         with pytest.raises(Unexpected):

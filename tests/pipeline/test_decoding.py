@@ -8,7 +8,7 @@ import pytest
 
 from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event, decode_chunk, encode_chunk, rows_of
-from godwit.pipeline.source.decoder import Decoder
+from godwit.pipeline.source.decoder import ChunkDecoder
 from godwit.pipeline.source.schema import arrow_schema, columns, journal_schema
 from tests.pipeline.making import row
 
@@ -21,7 +21,7 @@ SAMPLES: dict[str, Any] = {
 
 def decoded(chunks: list[bytes], after: int = 0, until: int = 1 << 40, schema: pa.Schema | None = None) -> pa.Table:
     schema = arrow_schema(journal_schema()) if schema is None else schema
-    decoder = Decoder(schema, SHARD, batch_rows=3)
+    decoder = ChunkDecoder(schema, SHARD, batch_rows=3)
     found = []
     for chunk in chunks:
         decoder.add([chunk], after, until)

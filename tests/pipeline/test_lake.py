@@ -18,8 +18,8 @@ from godwit.pipeline.jobs.sql import create_views
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.lake.maintenance import DAY_MS, compact, sweep
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.errors import explained
-from godwit.pipeline.spark.metrics import PipelineMetrics, listening
+from godwit.pipeline.spark.errors import translate_errors
+from godwit.pipeline.spark.metrics import PipelineMetrics, metrics_listener
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, traffic, url_of
 from tests.pipeline.oracle import assert_agreement, journal_rows
 from tests.project.specification import ROOT
@@ -40,7 +40,7 @@ def test_small_files_become_one_and_old_ones_are_swept(spark: SparkSession, tmp_
     )  # fmt: skip
     metrics = PipelineMetrics()
     with Connections(journal.url, journal.url) as connections:
-        with listening(spark, metrics, "default"):
+        with metrics_listener(spark, metrics, "default"):
             follow(spark, connections, settings, lambda _outcome: None)
             # Spark tells its listeners behind the query's back.
             asyncio.run(
@@ -112,7 +112,7 @@ def test_an_unreadable_file_is_named(spark: SparkSession, tmp_path: Path) -> Non
         broken = tmp_path / "lake" / "default" / files[0].path
         broken.write_bytes(b"no Parquet")
         (broken.parent / f".{broken.name}.crc").unlink(missing_ok=True)
-        with pytest.raises(PipelineFailed, match=r"part-.*\.parquet"), explained():
+        with pytest.raises(PipelineFailed, match=r"part-.*\.parquet"), translate_errors():
             lake.read(spark, files).agg({"seq": "max"}).collect()
 
 

@@ -13,9 +13,9 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.core.envelope import Envelope
 from godwit.core.errors import RowsRefused
 from godwit.core.names import QueueName
-from godwit.pipeline.sink.row_messages import Outgoing
-from godwit.pipeline.sink.row_template import NAMESPACE, Patterns, uuid5
-from godwit.pipeline.sink.sink_log import PAGE, Sent, Wanted, forget_before, packed_ids, unpacked_ids
+from godwit.pipeline.sink.row_messages import RowMessages
+from godwit.pipeline.sink.row_template import NAMESPACE, RowTemplates, uuid5
+from godwit.pipeline.sink.sink_log import PAGE, SinkLog, WantedIds, drop_earlier_batches, pack_ids, unpack_ids
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, 123_000, tzinfo=UTC)
 PAYLOADS = [
@@ -25,9 +25,9 @@ PAYLOADS = [
 BAD = ["", "{", "nul", "NaN", "[" * 70 + "]" * 70, None, "[" * 5_000 + "]" * 5_000]
 
 
-def outgoing(rows: list[dict[str, str | None]], *, short: bool) -> Outgoing:
+def outgoing(rows: list[dict[str, str | None]], *, short: bool) -> RowMessages:
     """Gather rows; a column that says nothing makes them take the long way."""
-    found = Outgoing("sink/batch", "orders", {"orders"}, now=NOW)
+    found = RowMessages("sink/batch", "orders", {"orders"}, now=NOW)
     names = list(rows[0]) + ([] if short else ["ordering_key"])
     found.add(pa.record_batch({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names}))
     return found
@@ -51,7 +51,7 @@ def test_the_short_way_makes_the_same_messages(types: tuple[str | None, ...], pa
 
 
 def test_rows_of_which_none_is_odd_are_sealed_together_and_one_that_is_makes_all_be_looked_at_alone() -> None:
-    patterns = Patterns("sink/batch|", QueueName("orders"), NOW)
+    patterns = RowTemplates("sink/batch|", QueueName("orders"), NOW)
     good = [payload for payload in PAYLOADS if payload != "null"]
 
     def together(payloads: list[str | None], keys: list[str | None] | None = None) -> list[Envelope] | None:
@@ -72,10 +72,10 @@ def test_rows_of_which_none_is_odd_are_sealed_together_and_one_that_is_makes_all
     ["-" * 36], ["é" * 36],
 ])  # fmt: skip
 def test_ids_that_were_sent_are_kept_as_they_are_and_uuids_in_16_bytes(ids: list[str]) -> None:
-    assert packed_ids(ids) == unpacked_ids(packed_ids(ids)) == ids
+    assert pack_ids(ids) == unpack_ids(pack_ids(ids)) == ids
     known = [str(uuid.uuid5(NAMESPACE, name)) for name in ids]
-    assert len(packed_ids(known)) == 16 * len(ids)
-    assert unpacked_ids(packed_ids(known)) == known
+    assert len(pack_ids(known)) == 16 * len(ids)
+    assert unpack_ids(pack_ids(known)) == known
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_ids_that_were_sent_are_kept_as_they_are_and_uuids_in_16_bytes(ids: list
 )
 def test_ids_are_found_among_those_of_any_block(own: list[str]) -> None:
     others = [str(uuid.uuid7() if hasattr(uuid, "uuid7") else uuid.uuid1()) for _ in range(5_000)]
-    wanted = Wanted(own)
+    wanted = WantedIds(own)
     for block in ([*others, *own[1:3]], ["m-2", *own[1:3]], own[1:3]):
-        assert sorted(wanted.among(packed_ids(block))) == sorted(own[1:3])
-    assert wanted.among(packed_ids(others)) == wanted.among(["m-2"]) == wanted.among([]) == []
+        assert sorted(wanted.among(pack_ids(block))) == sorted(own[1:3])
+    assert wanted.among(pack_ids(others)) == wanted.among(["m-2"]) == wanted.among([]) == []
 
 
 async def test_what_a_batch_has_sent_is_found_page_by_page() -> None:
     async with MemoryBroker() as broker:
-        sent, later = Sent(broker, "s/1", "000000000001"), Sent(broker, "s/1", "000000000002")
+        sent, later = SinkLog(broker, "s/1", "000000000001"), SinkLog(broker, "s/1", "000000000002")
         ids = [str(uuid.uuid4()) for _ in range(PAGE + 1)]
         sure = [
             one for number, one in enumerate(ids) if number % 3
@@ -102,17 +102,17 @@ async def test_what_a_batch_has_sent_is_found_page_by_page() -> None:
                 await sent.finish(key)
         assert await sent.already([*ids, "m-1"]) == set(sure)
         assert await later.already(ids) == set()
-        await forget_before(broker, "s", "000000000009")  # another sink
-        await forget_before(broker, "s/1", "000000000001")
+        await drop_earlier_batches(broker, "s", "000000000009")  # another sink
+        await drop_earlier_batches(broker, "s/1", "000000000001")
         assert await sent.already(ids) == set(sure)
-        await forget_before(broker, "s/1", "000000000002")
+        await drop_earlier_batches(broker, "s/1", "000000000002")
         assert await sent.already(ids) == set()
         assert await broker.shared.scan("") == {}
 
 
 async def test_a_block_is_sent_by_its_own_word_only() -> None:
     async with MemoryBroker() as broker:
-        sent, known = Sent(broker, "s", "table"), str(uuid.uuid4())
+        sent, known = SinkLog(broker, "s", "table"), str(uuid.uuid4())
         key = await sent.begin([known])
         await sent.finish(f"{key}0")  # of a block whose own time was over a moment before that of its mark
         assert await sent.already([known]) == set()

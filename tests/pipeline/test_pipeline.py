@@ -11,7 +11,7 @@ import pytest
 
 from godwit.core.errors import GodwitError, InvalidSetting, JournalLost, PositionGap, StoreRequired
 from godwit.core.journal import Event
-from godwit.pipeline.batch.publisher import Outcome
+from godwit.pipeline.batch.publisher import BatchOutcome
 from godwit.pipeline.jobs.run import RunSettings, follow, pending, run
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import SMALL
@@ -45,8 +45,8 @@ class Pipe:
             }
         )
 
-    def run(self, **changes: Any) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def run(self, **changes: Any) -> list[BatchOutcome]:
+        outcomes: list[BatchOutcome] = []
         settings = self.settings(**changes)
         with Connections(settings.broker_url, settings.store_url) as connections:
             follow(self.spark, connections, settings, outcomes.append)
@@ -140,7 +140,7 @@ def test_rows_that_another_run_counts_meanwhile_are_left_out(pipe: Pipe) -> None
     settings = pipe.settings(parts=["analytics"], max_rows=1_000)
     rows = []
 
-    def overtaken(outcome: Outcome) -> None:
+    def overtaken(outcome: BatchOutcome) -> None:
         rows.append(outcome.rows)
         if outcome.batch == 0:
             pipe.run(parts=["analytics"], max_rows=700)

@@ -16,8 +16,8 @@ from godwit.core.errors import InvalidSetting, PlanTooDense
 from godwit.core.message import Message
 from godwit.core.schedule import Firing, campaign_id
 from godwit.pipeline.campaign.definition import Campaign, Horizon
-from godwit.pipeline.campaign.plan_writer import messages, template
-from godwit.pipeline.jobs.plan import PlanResult, PlanSettings, plan
+from godwit.pipeline.campaign.plan_writer import message_batch, message_template
+from godwit.pipeline.jobs.plan import PlanResult, PlanSettings, plan_in_session
 from godwit.store.plans import Applied
 from godwit.store.urls import connect
 from tests.store.conformance.harness import BACKENDS, harness_of
@@ -64,7 +64,7 @@ class Planner:
             store_url=self.url,
             dry_run=dry_run,
         )
-        return plan(self.spark, settings, clock=NOW)
+        return plan_in_session(self.spark, settings, clock=NOW)
 
     def firings(self) -> dict[str | None, Firing]:
         async def look() -> dict[str | None, Firing]:
@@ -138,7 +138,7 @@ def test_messages_made_of_columns_are_those_made_one_by_one(odd: str) -> None:
     )
     campaign = Campaign(name="b", queue="q", type="t", date_column="born", local_time=time(9))
     for rows in (batch, batch.slice(1)):
-        made = messages(rows, campaign.name, template(campaign))
+        made = message_batch(rows, campaign.name, message_template(campaign))
         bodies = made.column("message").to_pylist()
         payloads = [msgspec.json.decode(body, type=Message).payload for body in bodies]
         wanted = zip(rows["user"].to_pylist(), rows["occurrence"].to_pylist(), rows["payload"].to_pylist(), strict=True)

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from godwit.core.errors import InvalidSetting
 from godwit.core.schedule import campaign_id
-from godwit.pipeline.campaign.definition import Campaign, Horizon, Leap, QuietHours
+from godwit.pipeline.campaign.definition import Campaign, Horizon, LeapDayRule, QuietHours
 from godwit.pipeline.campaign.zone_clocks import zones
-from godwit.pipeline.transforms.plan import checked, crowded, planned, rejected
+from godwit.pipeline.transforms.plan import crowded_minutes, plan_candidates, plan_messages, rejected_users
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,12 +52,12 @@ def campaign(**settings: Any) -> Campaign:
     )
 
 
-def celebrated(born: date, year: int, leap: Leap) -> date | None:
+def celebrated(born: date, year: int, leap: LeapDayRule) -> date | None:
     """Say when somebody celebrates in a year, by another way than the one under test."""
     try:
         return born.replace(year=year)
     except ValueError:
-        return {Leap.FEB28: date(year, 2, 28), Leap.MAR1: date(year, 3, 1), Leap.SKIP: None}[leap]
+        return {LeapDayRule.FEB28: date(year, 2, 28), LeapDayRule.MAR1: date(year, 3, 1), LeapDayRule.SKIP: None}[leap]
 
 
 def expected(users: list[User], plan: Campaign, horizon: Horizon) -> dict[tuple[str, date], int]:
@@ -82,16 +82,16 @@ def actual(plan: DataFrame) -> dict[tuple[str, date], int]:
 @pytest.mark.parametrize(
     ("first", "leap"),
     [
-        pytest.param(date(2026, 3, 6), Leap.SKIP, id="American clocks go forward"),
-        pytest.param(date(2026, 10, 23), Leap.FEB28, id="European clocks go back"),
-        pytest.param(date(2027, 2, 26), Leap.FEB28, id="no 29 February, the 28th instead"),
-        pytest.param(date(2027, 2, 26), Leap.MAR1, id="no 29 February, 1 March instead"),
-        pytest.param(date(2027, 12, 29), Leap.SKIP, id="over the new year"),
-        pytest.param(date(2028, 2, 26), Leap.SKIP, id="a 29 February"),
+        pytest.param(date(2026, 3, 6), LeapDayRule.SKIP, id="American clocks go forward"),
+        pytest.param(date(2026, 10, 23), LeapDayRule.FEB28, id="European clocks go back"),
+        pytest.param(date(2027, 2, 26), LeapDayRule.FEB28, id="no 29 February, the 28th instead"),
+        pytest.param(date(2027, 2, 26), LeapDayRule.MAR1, id="no 29 February, 1 March instead"),
+        pytest.param(date(2027, 12, 29), LeapDayRule.SKIP, id="over the new year"),
+        pytest.param(date(2028, 2, 26), LeapDayRule.SKIP, id="a 29 February"),
     ],
 )
 def test_every_user_of_every_zone_is_planned_for_the_right_instant(
-    far_away: SparkSession, first: date, leap: Leap
+    far_away: SparkSession, first: date, leap: LeapDayRule
 ) -> None:
     draw = random.Random(first.toordinal())
     horizon, plan = Horizon.from_days(first), campaign(leap=leap)
@@ -103,7 +103,7 @@ def test_every_user_of_every_zone_is_planned_for_the_right_instant(
     ]
     names = ("user_id", "timezone", "born")
     table = pa.table(dict(zip(names, zip(*users, strict=True), strict=True)))
-    found = planned(checked(far_away.createDataFrame(table), plan), plan, horizon)
+    found = plan_messages(plan_candidates(far_away.createDataFrame(table), plan), plan, horizon)
     wanted = expected(users, plan, horizon)
     assert len(wanted) > USERS / 20
     assert actual(found) == wanted
@@ -118,13 +118,15 @@ def near_to(day: date, first: date) -> bool:
 
 def test_the_id_follows_from_campaign_user_and_day(spark: SparkSession) -> None:
     users = spark.createDataFrame([("ünï:1", "Europe/Berlin", "1990-05-05")], SCHEMA)
-    (row,) = planned(checked(users, campaign()), campaign(), Horizon.from_days(date(2026, 5, 1))).collect()
+    (row,) = plan_messages(
+        plan_candidates(users, campaign()), campaign(), Horizon.from_days(date(2026, 5, 1))
+    ).collect()
     assert uuid.UUID(row.message_id) == campaign_id("birthdays", "ünï:1/2026-05-05")
 
 
 def test_a_user_who_is_there_twice_is_planned_once(spark: SparkSession) -> None:
     users = spark.createDataFrame([("a", "Europe/Berlin", "1990-05-05"), ("b", "UTC", "1990-05-05")] * 3, SCHEMA)
-    found = planned(checked(users, campaign()), campaign(), Horizon.from_days(date(2026, 5, 1))).collect()
+    found = plan_messages(plan_candidates(users, campaign()), campaign(), Horizon.from_days(date(2026, 5, 1))).collect()
     assert sorted(row.user for row in found) == ["a", "b"]
 
 
@@ -141,8 +143,8 @@ def test_a_user_that_cannot_be_planned_is_rejected_with_the_reason(spark: SparkS
         ("x" * 201, "Europe/Berlin", "1990-05-05"),
         ("f", "America/Coyhaique", "1990-05-05"),
     ]
-    candidates = checked(spark.createDataFrame(users, SCHEMA), campaign())
-    assert {(row.user, row.reason) for row in rejected(candidates).collect()} == {
+    candidates = plan_candidates(spark.createDataFrame(users, SCHEMA), campaign())
+    assert {(row.user, row.reason) for row in rejected_users(candidates).collect()} == {
         ("b", "unknown time zone Mars/Olympus"),
         ("c", "no time zone"),
         ("d", "not a date: 1990-02-30"),
@@ -152,7 +154,7 @@ def test_a_user_that_cannot_be_planned_is_rejected_with_the_reason(spark: SparkS
         (None, "no user id"),
         ("x" * 201, "a user id longer than 200 characters"),
     }
-    found = actual(planned(candidates, campaign(), Horizon.from_days(date(2026, 5, 1))))
+    found = actual(plan_messages(candidates, campaign(), Horizon.from_days(date(2026, 5, 1))))
     assert {user for user, _ in found} == {"a", "f"}
 
 
@@ -161,7 +163,9 @@ def test_a_window_spreads_users_and_quiet_hours_move_them_to_their_end(spark: Sp
     plan = campaign(
         local_time=time(21), window=timedelta(hours=2), quiet_hours=QuietHours(time(22), time(8)), max_per_minute=10
     )
-    found = planned(checked(spark.createDataFrame(users, SCHEMA), plan), plan, Horizon.from_days(date(2026, 5, 1)))
+    found = plan_messages(
+        plan_candidates(spark.createDataFrame(users, SCHEMA), plan), plan, Horizon.from_days(date(2026, 5, 1))
+    )
     clock = [
         datetime.fromtimestamp(instant, ZoneInfo("Asia/Tokyo")).replace(tzinfo=None)
         for instant in actual(found).values()
@@ -172,11 +176,11 @@ def test_a_window_spreads_users_and_quiet_hours_move_them_to_their_end(spark: Sp
     assert min(len(early), len(late)) > 800
     assert min(early) >= datetime(2026, 5, 5, 21)
     assert max(late) < datetime(2026, 5, 6, 10)
-    again = planned(
-        checked(spark.createDataFrame(users[::-1], SCHEMA), plan), plan, Horizon.from_days(date(2026, 5, 1))
+    again = plan_messages(
+        plan_candidates(spark.createDataFrame(users[::-1], SCHEMA), plan), plan, Horizon.from_days(date(2026, 5, 1))
     )
     assert actual(again) == actual(found)
-    full = crowded(found, plan).collect()
+    full = crowded_minutes(found, plan).collect()
     assert full
     assert all(row.messages > 10 for row in full)
 

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from godwit.brokers.contract import ShardEnds
 from godwit.brokers.urls import connect
 from godwit.pipeline.jobs.run import RunSettings, follow
-from godwit.pipeline.source.decoder import Decoder
-from godwit.pipeline.source.offsets import Range, split
-from godwit.pipeline.source.reader import batches
+from godwit.pipeline.source.decoder import ChunkDecoder
+from godwit.pipeline.source.offsets import RowRange, split
+from godwit.pipeline.source.reader import read_batches
 from godwit.pipeline.source.schema import arrow_schema, columns
 from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.making import traffic
@@ -43,9 +43,9 @@ def test_ranges_of_a_redis_journal_hold_every_row_once() -> None:
     schema = arrow_schema(columns("shard", "seq", "event", "message_id", "body", "result", "at", "depth"))
     found = []
     for shard, ends in ends_of(url).items():
-        whole = Range(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
+        whole = RowRange(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
         for part in split(whole, 333):
-            found += list(batches(url, part, Decoder(schema, shard), fail_on_data_loss=True))
+            found += list(read_batches(url, part, ChunkDecoder(schema, shard), fail_on_data_loss=True))
     told = pa.Table.from_batches(found, schema)
     rows = journal_rows(url)
     assert Counter(
@@ -63,7 +63,9 @@ def test_every_range_of_a_compact_journal_has_its_rows_and_no_others() -> None:
     for after in range(len(rows)):
         for until in range(after + 1, len(rows) + 1):
             found = list(
-                batches(url, Range(shard, ends.epoch, after, until), Decoder(schema, shard), fail_on_data_loss=True)
+                read_batches(
+                    url, RowRange(shard, ends.epoch, after, until), ChunkDecoder(schema, shard), fail_on_data_loss=True
+                )
             )
             told = pa.Table.from_batches(found, schema).sort_by("seq")
             assert [tuple(row.values()) for row in told.to_pylist()] == rows[after:until], (after, until)

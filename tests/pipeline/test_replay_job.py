@@ -12,7 +12,7 @@ from godwit.core.envelope import seal_all
 from godwit.core.errors import BodiesMissing, InvalidCondition, InvalidSetting, QueueNotFound
 from godwit.core.message import Message
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
-from godwit.pipeline.jobs.replay import ReplayResult, ReplaySettings, check, replayed
+from godwit.pipeline.jobs.replay import ReplayResult, ReplaySettings, check, replay_in_session
 from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.making import LEASE, traffic, url_of
 from tests.pipeline.test_choosing import HOSTILE
@@ -36,7 +36,7 @@ class Past:
             **settings,
         )
         with Connections(wanted.broker_url, wanted.store_url) as connections:
-            return replayed(self.spark, connections, wanted, check(wanted))
+            return replay_in_session(self.spark, connections, wanted, check(wanted))
 
     def waiting(self, queue: str, group: str) -> list[Delivery]:
         async def look() -> list[Delivery]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from godwit.pipeline.report.html_page import page
-from godwit.pipeline.report.model import Report, report
+from godwit.pipeline.report.html_page import render_page
+from godwit.pipeline.report.model import Report, make_report
 from tests.pipeline.histories import History, Row, journal
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def rows() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, rows: list[Row]) -> Report:
-    return report(journal(spark, rows).cache(), source="memory://<test>", made_at=MADE)
+    return make_report(journal(spark, rows).cache(), source="memory://<test>", made_at=MADE)
 
 
 def percentile(values: list[int], share: float) -> int:
@@ -109,7 +109,7 @@ class Page(HTMLParser):
 
 def test_the_page_stands_alone_and_shows_plots_and_tables(made: Report) -> None:
     shown = Page()
-    shown.feed(page(made))
+    shown.feed(render_page(made))
     assert shown.tags["svg"] == 3
     assert shown.tags["polyline"] >= 3
     assert shown.tags["table"] >= 5
@@ -123,10 +123,10 @@ def test_what_the_data_says_is_text_and_never_a_tag(made: Report) -> None:
     evil = msgspec.structs.replace(
         made, groups=tuple(msgspec.structs.replace(one, queue="<script>alert(1)</script>") for one in made.groups)
     )
-    assert "<script>" not in page(evil)
+    assert "<script>" not in render_page(evil)
 
 
 def test_a_report_of_nothing_is_a_page_too(spark: SparkSession) -> None:
-    empty = report(journal(spark, []), source="nothing", made_at=MADE)
+    empty = make_report(journal(spark, []), source="nothing", made_at=MADE)
     assert empty.groups == ()
-    assert "nothing has happened yet" in page(empty)
+    assert "nothing has happened yet" in render_page(empty)

@@ -43,17 +43,17 @@ def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_a_jvm_maps_the_classes_that_are_kept_for_it(archive: Path, jvm: Jvm) -> None:
-    assert class_archive.options() == (f"-XX:SharedArchiveFile={archive}",)
+    assert class_archive.archive_options() == (f"-XX:SharedArchiveFile={archive}",)
     assert jvm.process is not None
     assert str(archive) in Path(f"/proc/{jvm.process.pid}/maps").read_text()
 
 
 def test_without_java_no_classes_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert class_archive.archive() is None
-    assert class_archive.options() == ()
+    assert class_archive.archive_path() is None
+    assert class_archive.archive_options() == ()
     with pytest.raises(JavaRequired):
-        class_archive.make()
+        class_archive.make_archive()
 
 
 def test_a_second_session_in_a_process_is_refused(spark: SparkSession) -> None:
@@ -94,26 +94,26 @@ with run_folder(Path(sys.argv[1])) as folder:
 
 
 def test_errors_of_ours_come_back_from_spark_as_themselves() -> None:
-    from godwit.pipeline.spark.errors import translated
+    from godwit.pipeline.spark.errors import translate
 
     said = "".join(traceback.format_exception_only(QueueNotFound("oders")))
-    error = translated(RuntimeError(f"Traceback\n{said} SQLSTATE"))
+    error = translate(RuntimeError(f"Traceback\n{said} SQLSTATE"))
     assert isinstance(error, GodwitError)
     assert "QueueNotFound" in str(error)
     assert "'oders'" in str(error)
-    assert os.linesep not in translated(RuntimeError("[UNRESOLVED_COLUMN] A column is missing\n== SQL ==")).fact
+    assert os.linesep not in translate(RuntimeError("[UNRESOLVED_COLUMN] A column is missing\n== SQL ==")).fact
 
 
 def test_a_step_of_the_end_that_spark_does_not_do_hides_nothing() -> None:
     from py4j.protocol import Py4JNetworkError
 
-    from godwit.pipeline.spark.errors import left_alone
+    from godwit.pipeline.spark.errors import tolerate_failure
 
     def ending() -> None:
         try:
             raise KeyboardInterrupt
         finally:
-            with left_alone("stopping"):
+            with tolerate_failure("stopping"):
                 raise Py4JNetworkError("Answer from Java side is empty")
 
     with pytest.raises(KeyboardInterrupt):

@@ -26,7 +26,7 @@ def short(rows: Sequence[Row], *cuts: int) -> list[Row]:
     found: list[Row] = []
     for piece in pieces:
         table = pa.table({field.name: pa.array([row.get(field.name) for row in piece], field.type) for field in schema})
-        for batch in drop_completed.shortened(table.to_batches(max_chunksize=7)):
+        for batch in drop_completed.drop_completed(table.to_batches(max_chunksize=7)):
             found += batch.to_pylist()
     return found
 
@@ -145,7 +145,7 @@ def once(rows: Sequence[Row], *cuts: int, **highest: int) -> bool:
     """Say what is said of arrivals when tasks see rows piece by piece."""
     facts = [row for row in short(rows, *cuts) if row["lowest"] is not None]
     told = [(row["shard"], row["group"], row["lowest"], row["arrivals"]) for row in facts]
-    return drop_completed.arrive_once(told, {("orders#0", group): number for group, number in highest.items()})
+    return drop_completed.arrivals_are_unique(told, {("orders#0", group): number for group, number in highest.items()})
 
 
 @pytest.mark.parametrize("again", ["enqueued", "scheduled", "replayed"])

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.journal import Event, Position, decode_chunk, rows_of
-from godwit.pipeline.source.offsets import Range, for_tasks, split
+from godwit.pipeline.source.offsets import RowRange, split, task_ranges
 from godwit.pipeline.source.schema import columns
 from godwit.pipeline.spark.session import folder_of
 from tests.pipeline.making import WrittenJournal, row, traffic, url_of
@@ -183,7 +183,7 @@ def warnings(spark: SparkSession) -> str:
     [(1, 2, 1), (50_000, 8, 1), (50_001, 8, 2), (1_000_001, 2, 4), (1_100_000, 2, 6), (1_000_000, 16, 16), (0, 2, 0)],
 )
 def test_tasks_are_large_and_leave_no_core_without_one(rows: int, cores: int, tasks: int) -> None:
-    found = for_tasks([Range("a#0", "e", 7, 7 + rows)] if rows else [], None, at_once=cores)
+    found = task_ranges([RowRange("a#0", "e", 7, 7 + rows)] if rows else [], None, at_once=cores)
     assert len(found) == tasks
     assert sum(part.rows for part in found) == rows
-    assert for_tasks([Range("a#0", "e", 7, 17)], 4) == list(split(Range("a#0", "e", 7, 17), 4))
+    assert task_ranges([RowRange("a#0", "e", 7, 17)], 4) == list(split(RowRange("a#0", "e", 7, 17), 4))

@@ -11,13 +11,14 @@ from pyspark.errors import PySparkException
 
 from godwit.core.errors import JournalDamaged, JournalLost
 from godwit.core.journal import Event, Position, encode_chunk
-from godwit.pipeline.batch.journal_input import Intake
+from godwit.pipeline.batch.journal_input import JournalInput
 from godwit.pipeline.batch.rollup import advances, histogram_rows, minute_rows
-from godwit.pipeline.source.offsets import Range, split
+from godwit.pipeline.source.offsets import RowRange, split
 from godwit.pipeline.source.options import ReadOptions
-from godwit.pipeline.source.partial_sums import Sums
-from godwit.pipeline.source.reader import OpenBroker, batches
+from godwit.pipeline.source.partial_sums import PartialSums
+from godwit.pipeline.source.reader import read_batches
 from godwit.pipeline.source.schema import journal_schema, partials_schema
+from godwit.pipeline.spark.sync_broker import SyncBroker
 from godwit.pipeline.transforms.analytics import partials
 from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history
 from tests.pipeline.oracle import Expected, journal_rows
@@ -38,13 +39,13 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> WrittenJournal:
 
 def summed(journal: WrittenJournal, rows: int) -> pa.Table:
     """Return the partials of a journal that is read in ranges of so many rows."""
-    with OpenBroker(journal.url) as opened:
+    with SyncBroker(journal.url) as opened:
         ((shard, ends),) = opened.ask(lambda asked: asked.shards()).items()
-    whole = Range(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
+    whole = RowRange(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
     found = [
         batch
         for part in split(whole, rows)
-        for batch in batches(journal.url, part, Sums(shard), fail_on_data_loss=True)
+        for batch in read_batches(journal.url, part, PartialSums(shard), fail_on_data_loss=True)
     ]
     return pa.Table.from_batches(found)
 
@@ -74,11 +75,11 @@ def test_the_same_comes_of_rows_that_spark_adds_up(spark: SparkSession, journal:
 
 
 def test_sums_of_which_a_part_was_counted_already_are_made_again(spark: SparkSession, journal: WrittenJournal) -> None:
-    with OpenBroker(journal.url) as opened:
+    with SyncBroker(journal.url) as opened:
         ((shard, ends),) = opened.ask(lambda asked: asked.shards()).items()
-    intake = Intake(spark, ReadOptions(url=journal.url, partials=True), [])
+    intake = JournalInput(spark, ReadOptions(url=journal.url, partials=True), [])
     batch = intake.between({shard: Position(ends.epoch, 100)}, {shard: Position(ends.epoch, 900)})
-    later = batches(journal.url, Range(shard, ends.epoch, 333, 900), Sums(shard), fail_on_data_loss=True)
+    later = read_batches(journal.url, RowRange(shard, ends.epoch, 333, 900), PartialSums(shard), fail_on_data_loss=True)
     assert numbers(intake.unseen(batch, {shard: Position(ends.epoch, 333)}).toArrow()) == numbers(
         pa.Table.from_batches(later)
     )
@@ -87,10 +88,12 @@ def test_sums_of_which_a_part_was_counted_already_are_made_again(spark: SparkSes
 
 
 def test_a_row_that_is_missing_is_noticed(journal: WrittenJournal) -> None:
-    with OpenBroker(journal.url) as opened:
+    with SyncBroker(journal.url) as opened:
         ((shard, ends),) = opened.ask(lambda asked: asked.shards()).items()
-    parts = [Range(shard, ends.epoch, 0, 700), Range(shard, ends.epoch, 701, 1_000)]
-    found = [batch for part in parts for batch in batches(journal.url, part, Sums(shard), fail_on_data_loss=True)]
+    parts = [RowRange(shard, ends.epoch, 0, 700), RowRange(shard, ends.epoch, 701, 1_000)]
+    found = [
+        batch for part in parts for batch in read_batches(journal.url, part, PartialSums(shard), fail_on_data_loss=True)
+    ]
     with pytest.raises(JournalLost, match="999 of them"):
         advances(pa.Table.from_batches(found))
 
@@ -100,7 +103,7 @@ def chunk(event: Event, rows: list[list[object]]) -> bytes:
 
 
 def test_rows_of_an_older_version_have_no_duration() -> None:
-    sums = Sums("orders#0")
+    sums = PartialSums("orders#0")
     assert sums.add([chunk(Event.ACKED, [["m", 1], ["m", 2]])], 0, 9) == 2
     (batch,) = sums.rest()
     assert batch.to_pylist()[0] | {"n": 2, "processed": 2, "metric": None, "bucket": None} == batch.to_pylist()[0]
@@ -108,14 +111,14 @@ def test_rows_of_an_older_version_have_no_duration() -> None:
 
 
 def test_a_duration_that_is_no_number_is_damage() -> None:
-    sums = Sums("orders#0")
+    sums = PartialSums("orders#0")
     sums.add([chunk(Event.ACKED, [["m", 1, "d", 1, 0, 0, "long"]])], 0, 9)
     with pytest.raises(JournalDamaged, match="orders#0"):
         list(sums.rest())
 
 
 def test_buckets_have_the_bounds_that_everybody_computes() -> None:
-    sums, values = Sums("orders#0"), [*range(3_000), *(10**power for power in range(4, 13))]
+    sums, values = PartialSums("orders#0"), [*range(3_000), *(10**power for power in range(4, 13))]
     sums.add([chunk(Event.ACKED, [["m", 1, "d", 1, 0, 0, value] for value in values])], 0, 10**6)
     (batch,) = sums.rest()
     told = {row["bucket"]: row["n"] for row in batch.to_pylist()}

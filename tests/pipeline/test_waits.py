@@ -15,7 +15,7 @@ import pytest
 from godwit.core.errors import PipelineFailed, SparkUnavailable, StoreBusy
 from godwit.pipeline.jobs import run
 from godwit.pipeline.spark.connections import OPEN_TRIES, Connections
-from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, start, within
+from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, finishes_within, start
 from godwit.pipeline.spark.run_folder import run_folder, sweep
 from godwit.store.sqlite import SqliteStore
 from tests.pipeline.drivers import until
@@ -71,9 +71,9 @@ def test_below_spark_submit_its_jvm_is_used_and_left(monkeypatch: pytest.MonkeyP
 
 def test_a_call_that_never_returns_is_left() -> None:
     over = threading.Event()
-    assert not within(0.05, lambda: over.wait(30))
+    assert not finishes_within(0.05, lambda: over.wait(30))
     over.set()
-    assert within(30, lambda: None)
+    assert finishes_within(30, lambda: None)
 
 
 def test_a_broker_or_store_that_does_not_answer_ends_the_job(tmp_path: Path) -> None:

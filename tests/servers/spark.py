@@ -52,7 +52,7 @@ def spark_cluster() -> Iterator[SparkCluster]:
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join((_OPTIONS, *class_archive.options(), f"-Djava.io.tmpdir={folder}")),
+        "SPARK_DAEMON_JAVA_OPTS": " ".join((_OPTIONS, *class_archive.archive_options(), f"-Djava.io.tmpdir={folder}")),
         "SPARK_LAUNCHER_OPTS": _OPTIONS,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_LOCAL_IP": HOST,

@@ -46,10 +46,10 @@ class Aftermath:
 
 def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
     """Archive, count and audit what was played, from the broker's own listing, and write the report's page."""
-    from godwit.pipeline.jobs.audit import AuditSettings, audited
-    from godwit.pipeline.jobs.report import ReportSettings, reported
+    from godwit.pipeline.jobs.audit import AuditSettings, audit_in_session
+    from godwit.pipeline.jobs.report import ReportSettings, report_in_session
     from godwit.pipeline.jobs.run import PARTS, RunSettings
-    from godwit.pipeline.report.html_page import page as rendered
+    from godwit.pipeline.report.html_page import render_page
     from godwit.pipeline.spark.connections import Connections
     from godwit.pipeline.spark.session import SMALL, spark_session
 
@@ -60,10 +60,10 @@ def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
         Connections(url, url) as connections,
         spark_session("godwit demo", master=MASTER, settings=SMALL) as spark,
     ):
-        verdict = audited(spark, connections, AuditSettings(run=run))
-        made = reported(spark, connections, ReportSettings(broker_url=url, store_url=url, lake=lake))
+        verdict = audit_in_session(spark, connections, AuditSettings(run=run))
+        made = report_in_session(spark, connections, ReportSettings(broker_url=url, store_url=url, lake=lake))
         days = connections.pipelines(lambda state: state.days())
-    page.write_text(rendered(made), encoding="utf-8")
+    page.write_text(render_page(made), encoding="utf-8")
     return Aftermath(days=days, audit=verdict, report=made, page=page)
 
 

@@ -120,11 +120,11 @@ def plan(
 
     Planning again adds nothing: who moved is moved, and who no longer qualifies is cancelled.
     """
-    from godwit.pipeline.campaign.definition import Campaign, Horizon, Leap
+    from godwit.pipeline.campaign.definition import Campaign, Horizon, LeapDayRule
     from godwit.pipeline.jobs.plan import PlanSettings, run_plan
 
-    if leap not in list(Leap):
-        raise Misuse(f"{leap!r} is no rule for 29 February", f"Use one of {', '.join(Leap)}.")
+    if leap not in list(LeapDayRule):
+        raise Misuse(f"{leap!r} is no rule for 29 February", f"Use one of {', '.join(LeapDayRule)}.")
     settings = PlanSettings(
         campaign=Campaign(
             name=campaign,
@@ -137,7 +137,7 @@ def plan(
             payload_columns=tuple(payload or ()),
             window=window,
             quiet_hours=quiet_hours(quiet),
-            leap=Leap(leap),
+            leap=LeapDayRule(leap),
             max_per_minute=max_per_minute,
         ),
         horizon=Horizon.from_days(start or datetime.now(UTC).date(), timedelta(days=days)),

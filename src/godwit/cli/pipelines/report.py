@@ -71,9 +71,9 @@ def report(
     with ending_cleanly(), working("report", quiet=as_json):
         made = run_report(settings)
     if html is not None:
-        from godwit.pipeline.report.html_page import page
+        from godwit.pipeline.report.html_page import render_page
 
-        html.write_text(page(made), encoding="utf-8")
+        html.write_text(render_page(made), encoding="utf-8")
         remarks().print(f"The page is in {html}.")
     if as_json:
         print_json(made)

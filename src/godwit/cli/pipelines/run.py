@@ -34,7 +34,7 @@ from godwit.cli.values import pairs
 from godwit.cli.words import counted
 
 if TYPE_CHECKING:
-    from godwit.pipeline.jobs.run import RunSettings, Summary
+    from godwit.pipeline.jobs.run import RunSettings, RunSummary
     from godwit.store.pipelines import DayNumbers
 
 RUN_EXAMPLES: Final = """Examples:
@@ -182,14 +182,14 @@ def _settings(
     )
 
 
-def _run(what: str, settings: RunSettings, *, quiet: bool) -> Summary:
+def _run(what: str, settings: RunSettings, *, quiet: bool) -> RunSummary:
     from godwit.pipeline.jobs.run import run
 
     with ending_cleanly(), shown(what, quiet=quiet) as report:
         return run(settings, report=report)
 
 
-def _finish(summary: Summary, *, as_json: bool) -> Exit:
+def _finish(summary: RunSummary, *, as_json: bool) -> Exit:
     if as_json:
         print_json(summary)
     else:

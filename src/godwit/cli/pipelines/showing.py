@@ -15,18 +15,18 @@ from godwit.cli.output import remarks
 from godwit.cli.words import counted
 
 if TYPE_CHECKING:
-    from godwit.pipeline.batch.publisher import Outcome
+    from godwit.pipeline.batch.publisher import BatchOutcome
 
 
 @contextmanager
-def shown(what: str, *, quiet: bool) -> Iterator[Callable[[Outcome], None]]:
+def shown(what: str, *, quiet: bool) -> Iterator[Callable[[BatchOutcome], None]]:
     """Show batches as they are done: one moving line on a terminal, a line each in a log, nothing when `quiet`."""
     console = remarks()
     began = time.monotonic()
     done = 0
     status = Status(f"{what}: starting Spark", console=console) if console.is_terminal and not quiet else None
 
-    def report(outcome: Outcome) -> None:
+    def report(outcome: BatchOutcome) -> None:
         nonlocal done
         done += outcome.rows
         rate = done / max(0.001, time.monotonic() - began)

@@ -59,7 +59,7 @@ def schema() -> StructType:
     return StructType([*known, *facts, StructField(ARRIVED[1], BinaryType())])
 
 
-def shortened(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def drop_completed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Leave out of rows (`READ`) the lives that ended well."""
     gathered: list[pa.RecordBatch] = []
     for batch in batches:
@@ -72,7 +72,7 @@ def shortened(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _short(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    kept = rows.filter(pa.array(_Lives(rows).stay))
+    kept = rows.filter(pa.array(_CopyHistories(rows).stay))
     whole = pa.concat_tables([kept, _facts(rows), _arrived(rows)], promote_options="default")
     yield from whole.combine_chunks().to_batches()
 
@@ -112,7 +112,7 @@ def _marks(numbers: np.ndarray) -> bytes | None:
     return np.packbits(marks).tobytes()
 
 
-def arrive_once(
+def arrivals_are_unique(
     arrived: Iterable[tuple[str, str, int, bytes | None]], open_before: Mapping[tuple[str, str], int]
 ) -> bool:
     """Say whether no copy arrived twice, by what tasks say of shards and groups and the highest that was open there."""
@@ -136,7 +136,7 @@ def _overlap(sets: Sequence[tuple[int, np.ndarray]]) -> bool:
     return bool((times > 1).any())
 
 
-class _Lives:
+class _CopyHistories:
     """The lives of copies in a table, each a run of rows in their order."""
 
     def __init__(self, rows: pa.Table) -> None:

@@ -29,7 +29,7 @@ from godwit.core.logs import get_logger
 from godwit.core.queues import GroupSpec
 from godwit.pipeline.audit import drop_completed
 from godwit.pipeline.audit.copy_lifecycle import ARRIVALS, COLUMNS, REMOVALS
-from godwit.pipeline.batch.parts import Prepared
+from godwit.pipeline.batch.parts import PreparedPart
 from godwit.pipeline.batch.rollup import advances
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.spark.connections import Connections
@@ -56,17 +56,19 @@ def _schema(columns: str) -> StructType:
 
 OPEN: Final = "open"
 FINDINGS: Final = "findings"
-KNOWN: Final = "audited"
+SCOPES: Final = "audited"
 OPEN_SCHEMA: Final = _schema(f"{audit.OPEN}, at timestamp")
 FINDINGS_SCHEMA: Final = _schema(
     "kind string, shard string, queue string, group string, publish_seq long, message_id string, at timestamp, "
     "what string"
 )
 log = get_logger(__name__)
-KNOWN_SCHEMA: Final = _schema("shard string, group string, ordered boolean, epoch string, first_seq long, at timestamp")
+SCOPES_SCHEMA: Final = _schema(
+    "shard string, group string, ordered boolean, epoch string, first_seq long, at timestamp"
+)
 
 
-class Known(msgspec.Struct, frozen=True, order=True):
+class AuditScope(msgspec.Struct, frozen=True, order=True):
     """A shard whose journal is audited from `first_seq` on, or, with a `group`, whether that keeps order."""
 
     shard: str
@@ -87,7 +89,7 @@ class AuditPart:
         self._connections, self._lake, self._accept_loss, self._clock = connections, lake, accept_loss, clock
         self.key = audit_key(lake)
 
-    def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
+    def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
         """Go on with the open copies; write those open now and what was found."""
         short = _shortened(rows).persist()
         try:
@@ -95,20 +97,20 @@ class AuditPart:
         finally:
             short.unpersist()
 
-    def _followed(self, rows: DataFrame, short: DataFrame, run_id: str) -> Prepared:
+    def _followed(self, rows: DataFrame, short: DataFrame, run_id: str) -> PreparedPart:
         told = _overview(short)
         read = advances(told, accept_loss=self._accept_loss)
         if not read:
-            return Prepared()
+            return PreparedPart()
         spark, now = rows.sparkSession, from_ms(self._clock.now_ms())
-        before = {dataset: self._files(dataset) for dataset in (OPEN, KNOWN)}
+        before = {dataset: self._files(dataset) for dataset in (OPEN, SCOPES)}
         opened = self._lake.read(spark, before[OPEN], OPEN_SCHEMA)
-        known = _known(self._lake.read(spark, before[KNOWN], KNOWN_SCHEMA))
-        seen = _seen(known, read, _groups(told))
-        once = drop_completed.arrive_once(_arrived(told), _highest(opened) if before[OPEN] else {})
+        known = _scopes(self._lake.read(spark, before[SCOPES], SCOPES_SCHEMA))
+        seen = _scopes_after(known, read, _groups(told))
+        once = drop_completed.arrivals_are_unique(_arrived(told), _highest(opened) if before[OPEN] else {})
         if not once:
             log.info("a copy may have arrived twice, the audit follows all rows", run=run_id)
-        found = audit.audited(
+        found = audit.follow_copies(
             (short if once else rows).select(*COLUMNS),
             opened.drop("at"),
             _ordered(spark, seen),
@@ -123,11 +125,11 @@ class AuditPart:
             found.steps.unpersist()
         remove = [file.path for file in before[OPEN]]
         if seen != known:
-            add += self._write(_state(spark, seen, now), run_id, KNOWN)
-            remove += [file.path for file in before[KNOWN]]
-        return Prepared(advances=read, add=add, remove=remove)
+            add += self._write(_scope_rows(spark, seen, now), run_id, SCOPES)
+            remove += [file.path for file in before[SCOPES]]
+        return PreparedPart(advances=read, add=add, remove=remove)
 
-    def same(self, rows: DataFrame, prepared: Prepared) -> DataFrame:  # noqa: ARG002 # nothing to read instead
+    def same(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:  # noqa: ARG002 # nothing to read instead
         """Return the rows themselves."""
         return rows
 
@@ -147,7 +149,7 @@ def _shortened(rows: DataFrame) -> DataFrame:
     """Leave out the lives that ended well; of bodies only those that say how a group was created are read."""
     created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.col("body")).alias("body")
     wanted = rows.select(*(created if name == "body" else F.col(name) for name in drop_completed.READ))
-    return wanted.mapInArrow(drop_completed.shortened, drop_completed.schema())
+    return wanted.mapInArrow(drop_completed.drop_completed, drop_completed.schema())
 
 
 def _overview(rows: DataFrame) -> pa.Table:
@@ -193,31 +195,32 @@ def _keeps_order(body: bytes | None) -> bool:
     return body is not None and msgspec.json.decode(bytes(body), type=GroupSpec).message_ordering
 
 
-def _known(state: DataFrame) -> frozenset[Known]:
+def _scopes(state: DataFrame) -> frozenset[AuditScope]:
     return frozenset(
-        Known(row["shard"], row["group"], row["ordered"], row["epoch"], row["first_seq"]) for row in state.collect()
+        AuditScope(row["shard"], row["group"], row["ordered"], row["epoch"], row["first_seq"])
+        for row in state.collect()
     )
 
 
-def _seen(
-    known: frozenset[Known], read: Sequence[Advance], groups: Sequence[tuple[str, str, bool]]
-) -> frozenset[Known]:
+def _scopes_after(
+    known: frozenset[AuditScope], read: Sequence[Advance], groups: Sequence[tuple[str, str, bool]]
+) -> frozenset[AuditScope]:
     """Return what is known after a batch: the newest word on each group, the first row of each shard."""
     first = {(one.shard, one.epoch): one for one in known if one.group is None}
     for advance in read:
-        beginning = Known(advance.shard, None, False, advance.epoch, advance.first)  # noqa: FBT003 # a shard has no order
+        beginning = AuditScope(advance.shard, None, False, advance.epoch, advance.first)  # noqa: FBT003 # a shard has no order
         first.setdefault((advance.shard, advance.epoch), beginning)
     order = {(one.shard, one.group): one for one in known if one.group is not None}
-    order |= {(shard, group): Known(shard, group, ordered, None, None) for shard, group, ordered in groups}
+    order |= {(shard, group): AuditScope(shard, group, ordered, None, None) for shard, group, ordered in groups}
     return frozenset((*first.values(), *order.values()))
 
 
-def _ordered(spark: SparkSession, seen: frozenset[Known]) -> DataFrame:
+def _ordered(spark: SparkSession, seen: frozenset[AuditScope]) -> DataFrame:
     pairs = [(one.shard, one.group) for one in sorted(seen, key=str) if one.ordered]
     return spark.createDataFrame(pairs, "shard string, group string")
 
 
-def _findings(found: DataFrame, seen: frozenset[Known], rows: DataFrame, now: datetime) -> DataFrame:
+def _findings(found: DataFrame, seen: frozenset[AuditScope], rows: DataFrame, now: datetime) -> DataFrame:
     """Leave out what only seems wrong because the journal's beginning is missing, and say that it is.
 
     A copy that seems unborn there, but arrived among these rows, was one that had ended and is not followed any more.
@@ -233,12 +236,12 @@ def _findings(found: DataFrame, seen: frozenset[Known], rows: DataFrame, now: da
     return kept.select(*(F.col(name) for name in audit.FINDING[:-2]), F.coalesce("at", F.lit(now)).alias("at"), "what")
 
 
-def _state(spark: SparkSession, seen: frozenset[Known], now: datetime) -> DataFrame:
+def _scope_rows(spark: SparkSession, seen: frozenset[AuditScope], now: datetime) -> DataFrame:
     rows = [(one.shard, one.group, one.ordered, one.epoch, one.first_seq, now) for one in sorted(seen, key=str)]
-    return spark.createDataFrame(rows, KNOWN_SCHEMA)
+    return spark.createDataFrame(rows, SCOPES_SCHEMA)
 
 
-class Begun(msgspec.Struct, frozen=True):
+class AuditStart(msgspec.Struct, frozen=True):
     """Where the audit of a shard begins; beyond 1 what came before is not known."""
 
     shard: str
@@ -246,7 +249,7 @@ class Begun(msgspec.Struct, frozen=True):
     first_seq: int
 
 
-class Books:
+class AuditState:
     """What an audit has written so far, as everybody reads it."""
 
     def __init__(self, spark: SparkSession, connections: Connections, lake: Lake) -> None:
@@ -262,11 +265,11 @@ class Books:
         """What cannot have happened."""
         return self._read(FINDINGS, FINDINGS_SCHEMA)
 
-    def beginnings(self) -> list[Begun]:
+    def beginnings(self) -> list[AuditStart]:
         """Return where the audit of each shard begins."""
-        known = _known(self._read(KNOWN, KNOWN_SCHEMA))
+        known = _scopes(self._read(SCOPES, SCOPES_SCHEMA))
         return sorted(
-            (Begun(one.shard, one.epoch or "", one.first_seq or 1) for one in known if one.group is None),
+            (AuditStart(one.shard, one.epoch or "", one.first_seq or 1) for one in known if one.group is None),
             key=lambda one: (one.shard, one.epoch),
         )
 

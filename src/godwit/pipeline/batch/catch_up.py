@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from godwit.pipeline.source.offsets import Places, from_offset, to_offset
+from godwit.pipeline.source.offsets import Positions, from_offset, to_offset
 from godwit.pipeline.source.options import ReadOptions
 from godwit.pipeline.source.stream import JournalStream
-from godwit.pipeline.spark.metrics import PipelineMetrics, behind
+from godwit.pipeline.spark.metrics import PipelineMetrics, lag_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Read = Callable[[Places, Places], "DataFrame"]
+Read = Callable[[Positions, Positions], "DataFrame"]
 
 
 def catch_up(
     options: ReadOptions,
-    start: Places,
+    start: Positions,
     read: Read,
     publish: Callable[[DataFrame, int], None],
     *,
@@ -38,7 +38,7 @@ def catch_up(
         began = time.time()
         publish(read(from_offset(place), from_offset(end)), number)
         metrics.batch(pipeline, number, rows=_rows(place, end), seconds=time.time() - began, at=began)
-        metrics.lag(pipeline, behind(end, journals.reportLatestOffset()))
+        metrics.lag(pipeline, lag_rows(end, journals.reportLatestOffset()))
         place, number = end, number + 1
 
 

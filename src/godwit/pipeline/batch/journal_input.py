@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from godwit.core.journal import Position
-from godwit.pipeline.batch.parts import Part, beyond
+from godwit.pipeline.batch.parts import BatchPart, rows_beyond
 from godwit.pipeline.batch.rollup import advances
-from godwit.pipeline.batch.start_position import as_option
-from godwit.pipeline.source.offsets import Places
+from godwit.pipeline.source.offsets import Positions, to_option
 from godwit.pipeline.source.options import ReadOptions
 from godwit.pipeline.source.schema import columns, journal_schema, partials_schema
 
@@ -19,32 +18,32 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 
-class Intake:
+class JournalInput:
     """Reads the journals of a run: once from here to there, or as they grow."""
 
-    def __init__(self, spark: SparkSession, options: ReadOptions, parts: Sequence[Part]) -> None:
+    def __init__(self, spark: SparkSession, options: ReadOptions, parts: Sequence[BatchPart]) -> None:
         self._spark, self._options = spark, options
         wanted = {name for part in parts for name in part.columns}
         named = columns(*(name for name in journal_schema().names if name in wanted))
         self._schema = partials_schema() if options.partials else named
 
-    def growing(self, start: Places) -> DataFrame:
+    def growing(self, start: Positions) -> DataFrame:
         """Return the stream of what follows `start`."""
         stream: DataStreamReader = self._spark.readStream.format("godwit").schema(self._schema)
         return stream.options(
-            **self._told(), startingOffsets=as_option(start), maxRowsPerTrigger=self._options.max_rows
+            **self._told(), startingOffsets=to_option(start), maxRowsPerTrigger=self._options.max_rows
         ).load()
 
-    def between(self, start: Places, end: Places) -> DataFrame:
+    def between(self, start: Positions, end: Positions) -> DataFrame:
         """Return what lies between two places."""
         table: DataFrameReader = self._spark.read.format("godwit").schema(self._schema)
-        return table.options(**self._told(), startingOffsets=as_option(start), endingOffsets=as_option(end)).load()
+        return table.options(**self._told(), startingOffsets=to_option(start), endingOffsets=to_option(end)).load()
 
-    def unseen(self, rows: DataFrame, places: Places) -> DataFrame:
+    def unseen(self, rows: DataFrame, places: Positions) -> DataFrame:
         """Return what of a batch lies beyond a position; nothing can be left out of sums, so they are made again."""
         if not self._options.partials:
-            return beyond(rows, places)
-        start, end = Places(), Places()
+            return rows_beyond(rows, places)
+        start, end = Positions(), Positions()
         for one in advances(rows.toArrow(), accept_loss=not self._options.fail_on_data_loss):
             place = places.get(one.shard)
             seen = place.seq if place is not None and place.epoch == one.epoch else 0

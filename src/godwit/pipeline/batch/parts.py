@@ -26,7 +26,7 @@ ANALYTICS: Final = "analytics"
 """One position for the whole store: its tables have no pipeline's name, so only one may add to them."""
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedPart(msgspec.Struct, frozen=True, kw_only=True):
     """What a part wants published with the batch."""
 
     advances: Sequence[Advance] = ()
@@ -35,7 +35,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     remove: Sequence[str] = ()
 
 
-class Part(Protocol):
+class BatchPart(Protocol):
     """Makes something of a batch."""
 
     @property
@@ -48,11 +48,11 @@ class Part(Protocol):
         """What it reads of a journal."""
         ...
 
-    def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
+    def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
         """Work out what rows amount to; nothing counts before it is published. No advances mean no rows."""
         ...
 
-    def same(self, rows: DataFrame, prepared: Prepared) -> DataFrame:
+    def same(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:
         """Return the same rows from where it is cheaper to read them again."""
         ...
 
@@ -66,17 +66,17 @@ class AnalyticsPart:
     def __init__(self, connections: Connections, *, accept_loss: bool = False, summed: bool = False) -> None:
         self._connections, self._accept_loss, self._summed = connections, accept_loss, summed
 
-    def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
+    def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
         """Reduce the rows, unless that was done where they were read, and stage the numbers."""
         table = (rows if self._summed else partials(rows)).toArrow()
         read = advances(table, accept_loss=self._accept_loss)
         if not read:
-            return Prepared()
+            return PreparedPart()
         minutes, histogram = minute_rows(table), histogram_rows(table)
         staged = self._connections.pipelines(lambda state: state.stage(run_id, minutes, histogram))
-        return Prepared(advances=read, staged=staged)
+        return PreparedPart(advances=read, staged=staged)
 
-    def same(self, rows: DataFrame, prepared: Prepared) -> DataFrame:  # noqa: ARG002 # nothing to read instead
+    def same(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:  # noqa: ARG002 # nothing to read instead
         """Return the rows themselves."""
         return rows
 
@@ -90,18 +90,18 @@ class LakePart:
         self._lake, self._accept_loss = lake, accept_loss
         self.key = lake.key
 
-    def prepare(self, rows: DataFrame, run_id: str) -> Prepared:
+    def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
         """Write the rows, and read back what there is of them."""
         written = self._lake.write(rows, run_id)
-        return Prepared(advances=advances(written.facts, accept_loss=self._accept_loss), add=written.files)
+        return PreparedPart(advances=advances(written.facts, accept_loss=self._accept_loss), add=written.files)
 
-    def same(self, rows: DataFrame, prepared: Prepared) -> DataFrame:
+    def same(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:
         """Return the rows as they are in the files just written."""
         files = [file for file in prepared.add if file.dataset == JOURNAL]
         return self._lake.read(rows.sparkSession, files) if files else rows
 
 
-def beyond(rows: DataFrame, places: dict[str, Position]) -> DataFrame:
+def rows_beyond(rows: DataFrame, places: dict[str, Position]) -> DataFrame:
     """Leave out rows at or below a position."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 

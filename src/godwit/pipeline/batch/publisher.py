@@ -20,7 +20,7 @@ from godwit.core.errors import PositionMoved, StagingLost, StoreBusy, StoreUnava
 from godwit.core.faults import reach
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
-from godwit.pipeline.batch.parts import Part, Prepared, beyond
+from godwit.pipeline.batch.parts import BatchPart, PreparedPart, rows_beyond
 from godwit.pipeline.spark.connections import Connections
 from godwit.store.pipelines import Advance, Publication, new_run_id
 
@@ -34,7 +34,7 @@ PATIENCE_MS: Final = 300_000
 WAIT_SECONDS: Final = 0.5
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a batch; `rows` counts those that were new to at least one part, `lost` those that were gone."""
 
     batch: int
@@ -43,21 +43,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     advances: Sequence[Advance] = ()
 
 
-class Publisher:
+class BatchPublisher:
     """Publishes batches of a stream; called by Spark for each (`foreachBatch`)."""
 
     def __init__(
         self,
         connections: Connections,
-        parts: Sequence[Part],
+        parts: Sequence[BatchPart],
         *,
         reader: str,
         lake: str = "",
         accept_loss: bool = False,
         clock: Clock = SYSTEM_CLOCK,
         pause: Callable[[float], None] = time.sleep,
-        report: Callable[[Outcome], None] = lambda _outcome: None,
-        unseen: Callable[[DataFrame, dict[str, Position]], DataFrame] = beyond,
+        report: Callable[[BatchOutcome], None] = lambda _outcome: None,
+        unseen: Callable[[DataFrame, dict[str, Position]], DataFrame] = rows_beyond,
     ) -> None:
         self._connections, self._parts, self._unseen = connections, parts, unseen
         self._reader, self._lake, self._accept_loss = reader, lake, accept_loss
@@ -98,7 +98,7 @@ class Publisher:
         prepared = self._prepare(rows, run_id, seen)
         reach("pipeline.prepared")
         if not any(one.advances for one in prepared.values()):
-            self._report(Outcome(batch=batch, rows=0))
+            self._report(BatchOutcome(batch=batch, rows=0))
             return
         publication = self._publication(run_id, prepared)
         lost = max(self._lost(key, advances) for key, advances in publication.advances.items())
@@ -119,9 +119,9 @@ class Publisher:
             if one.shard in places
         )
 
-    def _prepare(self, rows: DataFrame, run_id: str, seen: dict[str, dict[str, Position]]) -> dict[str, Prepared]:
+    def _prepare(self, rows: DataFrame, run_id: str, seen: dict[str, dict[str, Position]]) -> dict[str, PreparedPart]:
         """Let each part work on the rows it has not seen; parts at the same place read what the first one wrote."""
-        prepared: dict[str, Prepared] = {}
+        prepared: dict[str, PreparedPart] = {}
         cheaper: list[tuple[dict[str, Position], DataFrame]] = []
         for part in self._parts:
             places = seen.get(part.key, {})
@@ -133,10 +133,10 @@ class Publisher:
             cheaper.append((places, part.same(mine, prepared[part.key])))
         return prepared
 
-    def _positions(self, part: Part) -> dict[str, Position]:
+    def _positions(self, part: BatchPart) -> dict[str, Position]:
         return dict(self._connections.pipelines(lambda state: state.positions(part.key)))
 
-    def _publication(self, run_id: str, prepared: dict[str, Prepared]) -> Publication:
+    def _publication(self, run_id: str, prepared: dict[str, PreparedPart]) -> Publication:
         staged = [one.staged for one in prepared.values() if one.staged is not None]
         return Publication(
             run_id=run_id,
@@ -162,9 +162,9 @@ class Publisher:
         self._connections.broker(commit)
 
 
-def _outcome(batch: int, prepared: dict[str, Prepared], lost: int) -> Outcome:
+def _outcome(batch: int, prepared: dict[str, PreparedPart], lost: int) -> BatchOutcome:
     advances = max((one.advances for one in prepared.values()), key=_rows)
-    return Outcome(batch=batch, rows=_rows(advances), lost=lost, advances=advances)
+    return BatchOutcome(batch=batch, rows=_rows(advances), lost=lost, advances=advances)
 
 
 def _rows(advances: Sequence[Advance]) -> int:

@@ -19,7 +19,7 @@ MAX_HORIZON: Final = timedelta(days=366)
 LEAP_DAY: Final = (2, 29)
 
 
-class Leap(StrEnum):
+class LeapDayRule(StrEnum):
     """When somebody born on 29 February celebrates in other years."""
 
     FEB28 = "feb28"
@@ -52,7 +52,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     payload_columns: tuple[str, ...] = ()
     window: timedelta = timedelta(0)
     quiet_hours: QuietHours | None = None
-    leap: Leap = Leap.FEB28
+    leap: LeapDayRule = LeapDayRule.FEB28
     max_per_minute: int | None = None
 
     def __post_init__(self) -> None:
@@ -105,10 +105,10 @@ class Horizon(msgspec.Struct, frozen=True):
         return [first + number * DAY for number in range(days)]
 
 
-def celebrations(horizon: Horizon, leap: Leap) -> list[tuple[int, date]]:
+def celebrations(horizon: Horizon, leap: LeapDayRule) -> list[tuple[int, date]]:
     """Return which days of birth (month * 100 + day) are celebrated on which day of the horizon."""
     pairs = [(day.month * 100 + day.day, day) for day in horizon.local_days]
-    substitute = {Leap.FEB28: (2, 28), Leap.MAR1: (3, 1), Leap.SKIP: None}[leap]
+    substitute = {LeapDayRule.FEB28: (2, 28), LeapDayRule.MAR1: (3, 1), LeapDayRule.SKIP: None}[leap]
     pairs += [
         (LEAP_DAY[0] * 100 + LEAP_DAY[1], day)
         for day in horizon.local_days

@@ -30,7 +30,7 @@ _ESCAPED: Final = '["\\\\\\x00-\\x1f]'
 """What JSON writes otherwise than it stands in a text."""
 
 
-def template(campaign: Campaign) -> tuple[str, str]:
+def message_template(campaign: Campaign) -> tuple[str, str]:
     """Return a campaign's message as JSON, as what stands before its payload and what behind."""
     # The same for every plan, so that planning again finds nothing changed; a scheduler gives it its id and time.
     message = Message(
@@ -40,7 +40,7 @@ def template(campaign: Campaign) -> tuple[str, str]:
     return before.decode(), behind.decode()
 
 
-def messages(batch: pa.RecordBatch, campaign: str, around: tuple[str, str]) -> pa.RecordBatch:
+def message_batch(batch: pa.RecordBatch, campaign: str, around: tuple[str, str]) -> pa.RecordBatch:
     """Return the messages of a plan's rows (`PLANNED`), as stores take them.
 
     Keys and ids are those a plan has in its table; making them here takes less than having them made and sent by Spark.
@@ -81,7 +81,7 @@ def _quoted(texts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
-class Adding:
+class PlanAdder:
     """Adds one partition of a campaign's first plan; runs in Spark's Python workers."""
 
     def __init__(self, url: str, campaign: str, queue: QueueName, around: tuple[str, str]) -> None:
@@ -89,14 +89,16 @@ class Adding:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Add all rows of the partition and say how many."""
-        yield _said(asyncio.run(self._add(messages(batch, self._campaign, self._around) for batch in batches)))
+        yield _row_count(
+            asyncio.run(self._add(message_batch(batch, self._campaign, self._around) for batch in batches))
+        )
 
     async def _add(self, parts: Iterable[pa.RecordBatch]) -> int:
         async with connect(self._url) as store:
             return await store.plans.add(self._campaign, self._queue, parts)
 
 
-class Staging:
+class PlanStager:
     """Stages one partition of a plan; runs in Spark's Python workers."""
 
     def __init__(self, url: str, run_id: str, campaign: str, around: tuple[str, str]) -> None:
@@ -104,14 +106,16 @@ class Staging:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all rows of the partition and say how many."""
-        yield _said(asyncio.run(self._stage(messages(batch, self._campaign, self._around) for batch in batches)))
+        yield _row_count(
+            asyncio.run(self._stage(message_batch(batch, self._campaign, self._around) for batch in batches))
+        )
 
     async def _stage(self, parts: Iterable[pa.RecordBatch]) -> int:
         async with connect(self._url) as store:
             return await store.plans.stage(self._run_id, parts)
 
 
-def _said(written: int) -> pa.RecordBatch:
+def _row_count(written: int) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.RecordBatch.from_pydict({"written": pa.array([written], pa.int64())})

@@ -21,7 +21,7 @@ _STEP: Final = timedelta(hours=6)
 """Shorter than the time between any two changes of a zone."""
 
 
-class Clock(msgspec.Struct, frozen=True):
+class ZoneClock(msgspec.Struct, frozen=True):
     """A zone's offsets from UTC in seconds: `offsets[i]` holds until the clock shows `untils[i]`.
 
     Clock times are seconds since 1970 as the clock shows them. A time that the clock skips is taken with the offset
@@ -33,7 +33,7 @@ class Clock(msgspec.Struct, frozen=True):
     untils: tuple[int, ...]
 
 
-def clocks(horizon: Horizon) -> list[Clock]:
+def clocks(horizon: Horizon) -> list[ZoneClock]:
     """Return the clock of every zone there is, over the horizon and two days around it."""
     start, end = horizon.start.astimezone(UTC) - 3 * DAY, horizon.end.astimezone(UTC) + 3 * DAY
     moments = [start + number * _STEP for number in range((end - start) // _STEP + 1)]
@@ -47,11 +47,11 @@ def zones() -> tuple[str, ...]:
     return tuple(sorted(available_timezones()))
 
 
-def _clock(zone: str, moments: Sequence[datetime]) -> Clock:
+def _clock(zone: str, moments: Sequence[datetime]) -> ZoneClock:
     info = ZoneInfo(zone)
     found = [moment.astimezone(info).utcoffset() for moment in moments]
     if found.count(found[0]) == len(found):
-        return Clock(zone, (_offset(info, moments[0]),), ())
+        return ZoneClock(zone, (_offset(info, moments[0]),), ())
     offsets, untils = [_offset(info, moments[0])], list[int]()
     for before, after in pairwise(moments):
         if _offset(info, after) != offsets[-1]:
@@ -59,7 +59,7 @@ def _clock(zone: str, moments: Sequence[datetime]) -> Clock:
             later = _offset(info, change)
             untils.append(int(change.timestamp()) + max(offsets[-1], later))
             offsets.append(later)
-    return Clock(zone, tuple(offsets), tuple(untils))
+    return ZoneClock(zone, tuple(offsets), tuple(untils))
 
 
 def _change(info: ZoneInfo, before: datetime, after: datetime) -> datetime:

@@ -17,8 +17,8 @@ import msgspec
 from godwit.brokers.contract import Broker, Snapshot
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.journal import shard_parts
-from godwit.pipeline.audit.part import Books, audit_key
-from godwit.pipeline.batch.publisher import Outcome
+from godwit.pipeline.audit.part import AuditState, audit_key
+from godwit.pipeline.batch.publisher import BatchOutcome
 from godwit.pipeline.jobs.run import RunSettings, check, follow
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.spark.connections import Connections
@@ -34,7 +34,7 @@ JOURNAL_PROMISE: Final = "11"
 LISTING: Final = "shard string, queue string, group string, publish_seq long, message_id string"
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """What an audit comes to."""
 
     CLEAN = "clean"
@@ -51,7 +51,7 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease: timedelta = timedelta(minutes=1)
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class AuditFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that cannot have happened, or should not go on."""
 
     kind: str
@@ -66,12 +66,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was looked at, what was found, and why a part of it cannot be known."""
 
-    verdict: Verdict
+    verdict: AuditVerdict
     rows: int
     open: int
     live: bool
     counts: Mapping[str, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     unknown: tuple[str, ...]
 
 
@@ -82,7 +82,7 @@ WRONG: Final = frozenset({"lost", "duplicated", "out_of_order", "stuck"})
 def run_audit(
     settings: AuditSettings,
     *,
-    report: Callable[[Outcome], None] = lambda _outcome: None,
+    report: Callable[[BatchOutcome], None] = lambda _outcome: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> AuditResult:
     """Follow the journal to where it is now, and judge what is open then."""
@@ -91,28 +91,28 @@ def run_audit(
         Connections(settings.run.broker_url, settings.run.store_url) as connections,
         spark_session(f"godwit audit {settings.run.name}", master=settings.run.master) as spark,
     ):
-        return audited(spark, connections, settings, report=report, clock=clock)
+        return audit_in_session(spark, connections, settings, report=report, clock=clock)
 
 
-def audited(
+def audit_in_session(
     spark: SparkSession,
     connections: Connections,
     settings: AuditSettings,
     *,
-    report: Callable[[Outcome], None] = lambda _outcome: None,
+    report: Callable[[BatchOutcome], None] = lambda _outcome: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> AuditResult:
     """Do the same in a session that is there."""
     rows = 0
 
-    def note(outcome: Outcome) -> None:
+    def note(outcome: BatchOutcome) -> None:
         nonlocal rows
         rows += outcome.rows
         report(outcome)
 
     listing = connections.broker(_snapshots) if settings.live else {}
     follow(spark, connections, settings.run, note)
-    return judge(spark, connections, settings, listing, now=from_ms(clock.now_ms()), rows=rows)
+    return evaluate(spark, connections, settings, listing, now=from_ms(clock.now_ms()), rows=rows)
 
 
 async def _snapshots(broker: Broker) -> dict[str, Snapshot]:
@@ -126,7 +126,7 @@ async def _snapshots(broker: Broker) -> dict[str, Snapshot]:
     }
 
 
-def judge(
+def evaluate(
     spark: SparkSession,
     connections: Connections,
     settings: AuditSettings,
@@ -137,16 +137,16 @@ def judge(
 ) -> AuditResult:
     """Compare what the audit has followed so far with a listing and with the time."""
     lake = Lake(settings.run.lake, settings.run.name)
-    books = Books(spark, connections, lake)
+    books = AuditState(spark, connections, lake)
     live = books.open.cache()
     try:
-        found = [books.findings.select(*audit.FINDING), audit.stuck(live, now, settings.grace)]
+        found = [books.findings.select(*audit.FINDING), audit.stuck_copies(live, now, settings.grace)]
         if settings.live:
             reached = connections.pipelines(lambda state: state.positions(audit_key(lake)))
             level = {shard for shard, one in listing.items() if shard in reached and reached[shard] == one.position}
-            found += _against(spark, live, listing, level)
+            found += _compare(spark, live, listing, level)
         else:
-            found.append(audit.suspect(live, now, settings.lease))
+            found.append(audit.overtaken_copies(live, now, settings.lease))
         table = reduce(lambda one, other: one.unionByName(other), found).cache()
         counts = Counter({row["kind"]: row["count"] for row in table.groupBy("kind").count().collect()})
         shown = [_finding(row) for row in table.orderBy("kind", "shard", "group", "publish_seq").limit(SHOWN).collect()]
@@ -165,7 +165,7 @@ def judge(
     )
 
 
-def _against(spark: SparkSession, live: DataFrame, listing: Mapping[str, Snapshot], level: set[str]) -> list[DataFrame]:
+def _compare(spark: SparkSession, live: DataFrame, listing: Mapping[str, Snapshot], level: set[str]) -> list[DataFrame]:
     """Compare open copies with what the broker has."""
     copies = [
         (shard, copy.queue, copy.group, copy.publish_seq, copy.message_id)
@@ -177,14 +177,14 @@ def _against(spark: SparkSession, live: DataFrame, listing: Mapping[str, Snapsho
         [(shard, snapshot.position.seq) for shard, snapshot in listing.items()], "shard string, seq long"
     )
     even = table.where(table["shard"].isin(*level)) if level else table.limit(0)
-    return [audit.lost(live, table, listed), audit.unrecorded(live, even)]
+    return [audit.lost_copies(live, table, listed), audit.unrecorded_copies(live, even)]
 
 
-def _finding(row: Row) -> Finding:
-    return msgspec.convert({name: row[name] for name in Finding.__struct_fields__}, Finding)
+def _finding(row: Row) -> AuditFinding:
+    return msgspec.convert({name: row[name] for name in AuditFinding.__struct_fields__}, AuditFinding)
 
 
-def _unknown(books: Books, connections: Connections) -> tuple[str, ...]:
+def _unknown(books: AuditState, connections: Connections) -> tuple[str, ...]:
     """Say what cannot be known from these journals."""
     reasons = [
         f"The journal of {one.shard} is audited from row {one.first_seq:,} on: what came before is gone."
@@ -200,7 +200,7 @@ def _unknown(books: Books, connections: Connections) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _verdict(counts: Mapping[str, int], unknown: Sequence[str]) -> Verdict:
+def _verdict(counts: Mapping[str, int], unknown: Sequence[str]) -> AuditVerdict:
     if any(counts.get(kind) for kind in WRONG):
-        return Verdict.WRONG
-    return Verdict.UNKNOWN if unknown else Verdict.CLEAN
+        return AuditVerdict.WRONG
+    return AuditVerdict.UNKNOWN if unknown else AuditVerdict.CLEAN

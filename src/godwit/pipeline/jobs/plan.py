@@ -19,10 +19,10 @@ from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.errors import InvalidSetting, PlanTooDense, StoreRequired, listed
 from godwit.core.names import QueueName
 from godwit.pipeline.campaign.definition import Campaign, Horizon
-from godwit.pipeline.campaign.plan_writer import PLANNED, Adding, Staging, template
-from godwit.pipeline.spark.errors import explained
+from godwit.pipeline.campaign.plan_writer import PLANNED, PlanAdder, PlanStager, message_template
+from godwit.pipeline.spark.errors import translate_errors
 from godwit.pipeline.spark.session import LOCAL, spark_session
-from godwit.pipeline.transforms.plan import checked, crowded, planned, rejected
+from godwit.pipeline.transforms.plan import crowded_minutes, plan_candidates, plan_messages, rejected_users
 from godwit.store.pipelines import new_run_id
 from godwit.store.plans import Applied, Plan
 from godwit.store.urls import connect
@@ -62,29 +62,29 @@ def run_plan(settings: PlanSettings, *, clock: Clock = SYSTEM_CLOCK) -> PlanResu
         raise StoreRequired("A plan")
     with (
         spark_session(f"godwit plan {settings.campaign.name}", master=settings.master) as spark,
-        explained(),
+        translate_errors(),
     ):
-        return plan(spark, settings, clock=clock)
+        return plan_in_session(spark, settings, clock=clock)
 
 
-def plan(spark: SparkSession, settings: PlanSettings, *, clock: Clock = SYSTEM_CLOCK) -> PlanResult:
+def plan_in_session(spark: SparkSession, settings: PlanSettings, *, clock: Clock = SYSTEM_CLOCK) -> PlanResult:
     """Do the same in a session that is there."""
     campaign, horizon = settings.campaign, settings.horizon
-    candidates = checked(read_users(spark, settings), campaign)
-    reasons = _reject(candidates, settings.rejects)
-    messages = planned(candidates, campaign, horizon)
-    with Kept(messages) as kept:
+    candidates = plan_candidates(read_users(spark, settings), campaign)
+    reasons = _write_rejected(candidates, settings.rejects)
+    messages = plan_messages(candidates, campaign, horizon)
+    with ReusedTable(messages) as kept:
         if campaign.max_per_minute is not None:
             _check_rate(kept.once_and_for_all(), campaign)
         applied: Applied | None = None
         if settings.dry_run:
             count = messages.count()
         else:
-            count, applied = _first(messages, settings) or _again(messages, settings, clock)
+            count, applied = _add_first_plan(messages, settings) or _replace_plan(messages, settings, clock)
     return PlanResult(planned=count, rejected=sum(reasons.values()), reasons=reasons, applied=applied)
 
 
-class Kept:
+class ReusedTable:
     """A table that Spark keeps once somebody needs it more than once, until the block ends."""
 
     def __init__(self, table: DataFrame) -> None:
@@ -117,10 +117,10 @@ def read_users(spark: SparkSession, settings: PlanSettings) -> DataFrame:
     return users
 
 
-def _reject(candidates: DataFrame, place: str | None) -> dict[str, int]:
+def _write_rejected(candidates: DataFrame, place: str | None) -> dict[str, int]:
     """Write down who cannot be planned; return how many by reason, without what is a single user's."""
-    refused = rejected(candidates)
-    with Kept(refused) as kept:
+    refused = rejected_users(candidates)
+    with ReusedTable(refused) as kept:
         if place is not None:
             kept.once_and_for_all().write.mode("overwrite").parquet(place)
         counts: dict[str, int] = {}
@@ -133,14 +133,14 @@ def _reject(candidates: DataFrame, place: str | None) -> dict[str, int]:
 def _check_rate(messages: DataFrame, campaign: Campaign) -> None:
     if campaign.max_per_minute is None:
         return
-    full = crowded(messages, campaign).limit(FULLEST).collect()
+    full = crowded_minutes(messages, campaign).limit(FULLEST).collect()
     if full:
         raise PlanTooDense(
             campaign.name, campaign.max_per_minute, full[0]["messages"], f"{full[0]['minute']:%Y-%m-%d %H:%M} UTC"
         )
 
 
-def _first(messages: DataFrame, settings: PlanSettings) -> tuple[int, Applied] | None:
+def _add_first_plan(messages: DataFrame, settings: PlanSettings) -> tuple[int, Applied] | None:
     """Add the messages of a campaign that has had none, in one pass; None when it has had some."""
     campaign, url = settings.campaign, settings.store_url or ""
     with asyncio.Runner() as runner:
@@ -150,17 +150,19 @@ def _first(messages: DataFrame, settings: PlanSettings) -> tuple[int, Applied] |
         try:
             if not runner.run(stack.enter_async_context(store.plans.alone(campaign.name))):
                 return None
-            count = _written(messages, Adding(url, campaign.name, QueueName(campaign.queue), template(campaign)))
+            count = _write_parts(
+                messages, PlanAdder(url, campaign.name, QueueName(campaign.queue), message_template(campaign))
+            )
         finally:
             runner.run(stack.aclose())
     return count, Applied(added=count, moved=0, cancelled=0)
 
 
-def _again(messages: DataFrame, settings: PlanSettings, clock: Clock) -> tuple[int, Applied]:
+def _replace_plan(messages: DataFrame, settings: PlanSettings, clock: Clock) -> tuple[int, Applied]:
     """Stage all messages, and make the campaign what they say if as many are there as tasks have staged."""
     campaign, horizon, url = settings.campaign, settings.horizon, settings.store_url or ""
     run_id = new_run_id(clock.now_ms(), secrets.token_hex(6))
-    count = _written(messages, Staging(url, run_id, campaign.name, template(campaign)))
+    count = _write_parts(messages, PlanStager(url, run_id, campaign.name, message_template(campaign)))
     whole = Plan(
         run_id=run_id,
         campaign=campaign.name,
@@ -172,7 +174,7 @@ def _again(messages: DataFrame, settings: PlanSettings, clock: Clock) -> tuple[i
     return count, asyncio.run(_apply_to(url, run_id, whole, clock))
 
 
-def _written(messages: DataFrame, write: Adding | Staging) -> int:
+def _write_parts(messages: DataFrame, write: PlanAdder | PlanStager) -> int:
     """Let every task write its part; return how many messages they were."""
     return sum(row["written"] for row in messages.select(*PLANNED).mapInArrow(write, "written long").collect())
 

@@ -14,11 +14,11 @@ from godwit.core.errors import BodiesMissing, InvalidSetting, QueueNotFound
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.query.condition import Expression, parse
 from godwit.pipeline.query.history import history
-from godwit.pipeline.source.options import absolute
+from godwit.pipeline.source.options import absolute_url
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.errors import explained
+from godwit.pipeline.spark.errors import translate_errors
 from godwit.pipeline.spark.session import LOCAL, spark_session
-from godwit.pipeline.transforms.replay import COLUMNS, READ, messages, selected
+from godwit.pipeline.transforms.replay import COLUMNS, READ, replay_messages, select_copies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,9 +55,9 @@ def run_replay(settings: ReplaySettings, *, clock: Clock = SYSTEM_CLOCK) -> Repl
     with (
         Connections(settings.broker_url, settings.store_url, feature="A replay") as connections,
         spark_session("godwit replay", master=settings.master) as spark,
-        explained(),
+        translate_errors(),
     ):
-        return replayed(spark, connections, settings, condition, clock=clock)
+        return replay_in_session(spark, connections, settings, condition, clock=clock)
 
 
 def check(settings: ReplaySettings) -> Expression:
@@ -67,7 +67,7 @@ def check(settings: ReplaySettings) -> Expression:
     return parse(settings.condition, COLUMNS)
 
 
-def replayed(
+def replay_in_session(
     spark: SparkSession,
     connections: Connections,
     settings: ReplaySettings,
@@ -81,7 +81,7 @@ def replayed(
         raise QueueNotFound(settings.queue, declared)
     replay_id = settings.replay_id or f"replay-{secrets.token_hex(6)}"
     rows = history(spark, connections, Lake(settings.lake, settings.name), *READ)
-    copies = selected(rows, condition).persist()
+    copies = select_copies(rows, condition).persist()
     try:
         told = copies.groupBy("queue").agg(F.count("*").alias("n"), F.count("body").alias("whole")).collect()
         queues = {row["queue"]: row["n"] for row in sorted(told, key=lambda row: str(row["queue"]))}
@@ -97,8 +97,10 @@ def replayed(
             sent=bool(chosen) and not settings.dry_run,
         )
         if result.sent:
-            sent = messages(copies, replay_id, start_ms=clock.now_ms(), window_ms=1_000 * seconds, queue=settings.queue)
-            writer = sent.write.format("godwit").mode("append").option("url", absolute(settings.broker_url))
+            sent = replay_messages(
+                copies, replay_id, start_ms=clock.now_ms(), window_ms=1_000 * seconds, queue=settings.queue
+            )
+            writer = sent.write.format("godwit").mode("append").option("url", absolute_url(settings.broker_url))
             writer.option("runId", replay_id).save()
         return result
     finally:

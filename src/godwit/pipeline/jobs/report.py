@@ -14,10 +14,10 @@ from godwit.core.journal import Event
 from godwit.core.queues import QueueSpec
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.query.history import history
-from godwit.pipeline.report.advice import Limits
-from godwit.pipeline.report.model import Report, report
+from godwit.pipeline.report.advice import GroupLimits
+from godwit.pipeline.report.model import Report, make_report
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.errors import explained
+from godwit.pipeline.spark.errors import translate_errors
 from godwit.pipeline.spark.session import LOCAL, spark_session
 from godwit.pipeline.transforms import report_tables
 
@@ -45,12 +45,12 @@ def run_report(settings: ReportSettings, *, clock: Clock = SYSTEM_CLOCK) -> Repo
     with (
         Connections(settings.broker_url, settings.store_url, feature="A report") as connections,
         spark_session(f"godwit report {settings.name}", master=settings.master) as spark,
-        explained(),
+        translate_errors(),
     ):
-        return reported(spark, connections, settings, clock=clock)
+        return report_in_session(spark, connections, settings, clock=clock)
 
 
-def reported(
+def report_in_session(
     spark: SparkSession, connections: Connections, settings: ReportSettings, *, clock: Clock = SYSTEM_CLOCK
 ) -> Report:
     """Do the same in a session that is there."""
@@ -62,14 +62,14 @@ def reported(
         rows = rows.where(rows["at"] < settings.until)
     rows = rows.select(*report_tables.COLUMNS).persist()
     try:
-        return report(
+        return make_report(
             rows, source=without_password(settings.broker_url), made_at=from_ms(clock.now_ms()), limits=limits
         )
     finally:
         rows.unpersist()
 
 
-def _limits(rows: DataFrame) -> dict[tuple[str, str], Limits]:
+def _limits(rows: DataFrame) -> dict[tuple[str, str], GroupLimits]:
     """Return what each group is configured with, by the newest word on its queue."""
     created = rows.where(rows["event"].isin(Event.QUEUE_CREATED.value, Event.GROUP_CREATED.value))
     told = sorted(created.select("queue", "group", "seq", "body").collect(), key=lambda row: int(row["seq"]))
@@ -79,7 +79,7 @@ def _limits(rows: DataFrame) -> dict[tuple[str, str], Limits]:
         if row["group"] is None and row["body"] is not None
     }
     return {
-        (row["queue"], row["group"]): Limits(max_size=specs[row["queue"]].max_size, ttl=specs[row["queue"]].ttl)
+        (row["queue"], row["group"]): GroupLimits(max_size=specs[row["queue"]].max_size, ttl=specs[row["queue"]].ttl)
         for row in told
         if row["group"] is not None and row["queue"] in specs
     }

@@ -17,18 +17,18 @@ from godwit.core.logs import get_logger
 from godwit.core.names import queue_name
 from godwit.pipeline.audit.part import AuditPart
 from godwit.pipeline.batch.catch_up import catch_up
-from godwit.pipeline.batch.journal_input import Intake
-from godwit.pipeline.batch.parts import AnalyticsPart, LakePart, Part
-from godwit.pipeline.batch.publisher import Outcome, Publisher
-from godwit.pipeline.batch.start_position import starting_places
+from godwit.pipeline.batch.journal_input import JournalInput
+from godwit.pipeline.batch.parts import AnalyticsPart, BatchPart, LakePart
+from godwit.pipeline.batch.publisher import BatchOutcome, BatchPublisher
+from godwit.pipeline.batch.start_position import start_positions
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.lake.maintenance import compact, sweep
 from godwit.pipeline.source.offsets import chosen_shards, ranges
-from godwit.pipeline.source.options import ReadOptions, absolute, reader_of
+from godwit.pipeline.source.options import ReadOptions, absolute_url, reader_of
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.errors import explained, left_alone
-from godwit.pipeline.spark.metrics import PipelineMetrics, listening
-from godwit.pipeline.spark.metrics_server import served
+from godwit.pipeline.spark.errors import tolerate_failure, translate_errors
+from godwit.pipeline.spark.metrics import PipelineMetrics, metrics_listener
+from godwit.pipeline.spark.metrics_server import serve_metrics
 from godwit.pipeline.spark.session import LOCAL, folder_of, spark_session
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_port: int | None = None
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did."""
 
     batches: int
@@ -73,21 +73,21 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
 
 
-def run(settings: RunSettings, *, report: Callable[[Outcome], None] = lambda _outcome: None) -> Summary:
+def run(settings: RunSettings, *, report: Callable[[BatchOutcome], None] = lambda _outcome: None) -> RunSummary:
     """Run the pipeline until everything is read (`once`), or until it is interrupted."""
     check(settings)
-    outcomes: list[Outcome] = []
+    outcomes: list[BatchOutcome] = []
 
-    def note(outcome: Outcome) -> None:
+    def note(outcome: BatchOutcome) -> None:
         outcomes.append(outcome)
         report(outcome)
 
     with Connections(settings.broker_url, settings.store_url) as connections:
         rows = pending(connections, settings) if settings.once else None
         if rows == 0:
-            return Summary(batches=0, rows=0)
+            return RunSummary(batches=0, rows=0)
         interrupted = _stream(connections, settings, note, lasting=rows is None or rows > MANY_ROWS)
-    return Summary(
+    return RunSummary(
         batches=len(outcomes),
         rows=sum(outcome.rows for outcome in outcomes),
         lost=sum(outcome.lost for outcome in outcomes),
@@ -95,25 +95,27 @@ def run(settings: RunSettings, *, report: Callable[[Outcome], None] = lambda _ou
     )
 
 
-def _stream(connections: Connections, settings: RunSettings, note: Callable[[Outcome], None], *, lasting: bool) -> bool:
+def _stream(
+    connections: Connections, settings: RunSettings, note: Callable[[BatchOutcome], None], *, lasting: bool
+) -> bool:
     """Run the query to its end; say whether it was interrupted."""
     metrics = PipelineMetrics()
     with (
-        served(connections, metrics, settings.metrics_port),
+        serve_metrics(connections, metrics, settings.metrics_port),
         spark_session(
             f"godwit pipeline {settings.name}",
             master=settings.master,
             settings=settings.spark,
             lasting=lasting,
         ) as spark,
-        listening(spark, metrics, settings.name),
+        metrics_listener(spark, metrics, settings.name),
     ):
         try:
             follow(
                 spark, connections, settings, note, metrics=metrics,
-                chore=lambda: keep_house(spark, connections, settings),
+                chore=lambda: maintain_lake(spark, connections, settings),
             )  # fmt: skip
-            keep_house(spark, connections, settings)
+            maintain_lake(spark, connections, settings)
         except KeyboardInterrupt:
             return True
     return False
@@ -123,7 +125,7 @@ def follow(
     spark: SparkSession,
     connections: Connections,
     settings: RunSettings,
-    report: Callable[[Outcome], None],
+    report: Callable[[BatchOutcome], None],
     *,
     metrics: PipelineMetrics | None = None,
     chore: Callable[[], None] = lambda: None,
@@ -135,7 +137,7 @@ def follow(
     """
     books = metrics or PipelineMetrics()
 
-    def note(outcome: Outcome) -> None:
+    def note(outcome: BatchOutcome) -> None:
         books.note(outcome.batch, outcome.rows)
         report(outcome)
 
@@ -155,7 +157,7 @@ def follow(
             return
 
 
-def keep_house(spark: SparkSession, connections: Connections, settings: RunSettings) -> None:
+def maintain_lake(spark: SparkSession, connections: Connections, settings: RunSettings) -> None:
     """Compact and sweep the lake, when the run keeps one."""
     if "archive" in settings.parts:
         lake = Lake(settings.lake, settings.name)
@@ -166,7 +168,7 @@ def keep_house(spark: SparkSession, connections: Connections, settings: RunSetti
 def pending(connections: Connections, settings: RunSettings) -> int:
     """Return how many rows there are to read: starting Spark for none takes seconds."""
     options = read_options_of(settings)
-    places = starting_places(connections, parts_of(connections, settings), options)
+    places = start_positions(connections, parts_of(connections, settings), options)
     shards = connections.broker(lambda broker: chosen_shards(broker.journal, options))
     ends = {shard: Position(end.epoch, end.last_seq) for shard, end in shards.items()}
     found = sum(whole.rows for whole in ranges(places, ends, shards))
@@ -176,7 +178,7 @@ def pending(connections: Connections, settings: RunSettings) -> int:
 def read_options_of(settings: RunSettings) -> ReadOptions:
     """Return which journals a run reads."""
     return ReadOptions(
-        url=absolute(settings.broker_url), queues=tuple(settings.queues), max_rows=settings.max_rows,
+        url=absolute_url(settings.broker_url), queues=tuple(settings.queues), max_rows=settings.max_rows,
         fail_on_data_loss=not settings.accept_loss, partials=_summed(settings),
     )  # fmt: skip
 
@@ -196,13 +198,13 @@ def check(settings: RunSettings) -> None:
 
 @contextmanager
 def running(
-    spark: SparkSession, connections: Connections, settings: RunSettings, report: Callable[[Outcome], None]
+    spark: SparkSession, connections: Connections, settings: RunSettings, report: Callable[[BatchOutcome], None]
 ) -> Iterator[StreamingQuery]:
     """Start the query of a pipeline and stop it with the block."""
     parts, options = parts_of(connections, settings), read_options_of(settings)
-    intake = Intake(spark, options, parts)
+    intake = JournalInput(spark, options, parts)
     publisher = _publisher(connections, settings, parts, intake, report)
-    stream = intake.growing(starting_places(connections, parts, options))
+    stream = intake.growing(start_positions(connections, parts, options))
     # Without a checkpoint of the caller's there is a new one each time: it is only a hint where to go on.
     checkpoint = settings.checkpoint or str(folder_of(spark) / f"checkpoint-{secrets.token_hex(4)}")
     writer = stream.writeStream.foreachBatch(publisher).option("checkpointLocation", checkpoint)
@@ -210,11 +212,11 @@ def running(
     writer = writer.trigger(availableNow=True) if settings.once else writer.trigger(processingTime=every)
     query = writer.start()
     try:
-        with explained(publisher):
+        with translate_errors(publisher):
             yield query
     finally:
         # An interrupt cuts off a call, and the next one may find the line to the JVM broken; it ends all the same.
-        with left_alone("stopping the query"):
+        with tolerate_failure("stopping the query"):
             query.stop()
 
 
@@ -222,35 +224,35 @@ def _catch_up(
     spark: SparkSession,
     connections: Connections,
     settings: RunSettings,
-    report: Callable[[Outcome], None],
+    report: Callable[[BatchOutcome], None],
     metrics: PipelineMetrics,
 ) -> None:
     """Publish what there is now, and nothing that comes later."""
     parts, options = parts_of(connections, settings), read_options_of(settings)
-    intake = Intake(spark, options, parts)
+    intake = JournalInput(spark, options, parts)
     publisher = _publisher(connections, settings, parts, intake, report)
-    with explained(publisher):
-        start = starting_places(connections, parts, options)
+    with translate_errors(publisher):
+        start = start_positions(connections, parts, options)
         catch_up(options, start, intake.between, publisher, metrics=metrics, pipeline=settings.name)
 
 
 def _publisher(
     connections: Connections,
     settings: RunSettings,
-    parts: Sequence[Part],
-    intake: Intake,
-    report: Callable[[Outcome], None],
-) -> Publisher:
+    parts: Sequence[BatchPart],
+    intake: JournalInput,
+    report: Callable[[BatchOutcome], None],
+) -> BatchPublisher:
     lake = settings.name if {"archive", "audit"} & set(settings.parts) else ""
-    return Publisher(
+    return BatchPublisher(
         connections, parts, reader=reader_of(settings.name), lake=lake, accept_loss=settings.accept_loss, report=report,
         unseen=intake.unseen,
     )  # fmt: skip
 
 
-def parts_of(connections: Connections, settings: RunSettings) -> list[Part]:
+def parts_of(connections: Connections, settings: RunSettings) -> list[BatchPart]:
     """Return the parts to run; the lake first, so that the others read what it wrote."""
-    made: list[Part] = []
+    made: list[BatchPart] = []
     lake = Lake(settings.lake, settings.name)
     if "archive" in settings.parts:
         made.append(LakePart(lake, accept_loss=settings.accept_loss))

@@ -11,7 +11,7 @@ from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.query.history import history
 from godwit.pipeline.source.schema import journal_schema
 from godwit.pipeline.spark.connections import Connections
-from godwit.pipeline.spark.errors import explained
+from godwit.pipeline.spark.errors import translate_errors
 from godwit.pipeline.spark.session import LOCAL, spark_session
 from godwit.pipeline.transforms.views import deliveries, messages
 
@@ -29,7 +29,7 @@ def ask(
     with (
         Connections(broker_url, store_url, feature="pipeline sql") as connections,
         spark_session("godwit sql", master=master) as spark,
-        explained(),
+        translate_errors(),
     ):
         create_views(spark, connections, lake)
         return spark.sql(question).limit(limit).toArrow()

@@ -33,7 +33,7 @@ _PLACE: Final = ("shard", "epoch", "seq", "at")
 _DAY_OF: Final = re.compile(r"/day=(\d{4}-\d{2}-\d{2})/")
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenFiles(msgspec.Struct, frozen=True):
     """Files that are there and do not count yet, and the facts they were listed from."""
 
     files: list[LakeFile]
@@ -60,14 +60,14 @@ class Lake:
         """The folder on this machine; None when it is elsewhere."""
         return Path(self.folder) if "://" not in self.folder else None
 
-    def write(self, rows: DataFrame, run_id: str, *, dataset: str = JOURNAL, day: str = "at") -> Written:
+    def write(self, rows: DataFrame, run_id: str, *, dataset: str = JOURNAL, day: str = "at") -> WrittenFiles:
         """Write rows into a run's own folder, by the UTC day of column `day`; nothing counts before it is listed."""
         place = f"{self.folder}/{dataset}/{run_id}"
         # Arithmetic, not a cast to date: the session's zone must not matter.
         days = F.date_from_unix_date(F.expr(f"cast(unix_millis(`{day}`) div 86400000 as int)"))
         rows.withColumn(DAY, days).write.partitionBy(DAY).mode("error").parquet(place)
         facts = self._facts(rows.sparkSession, place, rows.schema)
-        return Written(files=self._files(facts, dataset), facts=facts)
+        return WrittenFiles(files=self._files(facts, dataset), facts=facts)
 
     def read(self, spark: SparkSession, files: Sequence[LakeFile], schema: StructType | None = None) -> DataFrame:
         """Return the rows of listed files; without any, a table without rows."""

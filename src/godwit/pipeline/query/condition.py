@@ -35,7 +35,7 @@ _DECIMAL: Final = re.compile(r"\d+\.\d+")
 Value = str | int | float | bool | datetime | None
 
 
-class Sort(StrEnum):
+class ColumnKind(StrEnum):
     """What a column holds."""
 
     TEXT = "text"
@@ -87,7 +87,7 @@ class Either(msgspec.Struct, frozen=True):
 Expression = Compare | OneOf | Search | Not | Both | Either
 
 
-def parse(source: str, columns: Mapping[str, Sort]) -> Expression:
+def parse(source: str, columns: Mapping[str, ColumnKind]) -> Expression:
     """Return the expression a condition stands for; raises `InvalidCondition` with the place and the remedy."""
     if len(source) > MAX_CONDITION_CHARACTERS:
         raise InvalidCondition(
@@ -99,7 +99,7 @@ def parse(source: str, columns: Mapping[str, Sort]) -> Expression:
 class _Reader:
     """Reads words from left to right; each method takes one rule of the grammar."""
 
-    def __init__(self, source: str, columns: Mapping[str, Sort]) -> None:
+    def __init__(self, source: str, columns: Mapping[str, ColumnKind]) -> None:
         self._source, self._columns = source, columns
         self._words = _joined(list(tokens(source)))
         self._at = 0
@@ -163,7 +163,7 @@ class _Reader:
         how = self._text
         if how not in SEARCHES:
             raise self._wrong(f"there is no {how!r} here", f"There are {', '.join(SEARCHES)}.")
-        if self._columns[column] is not Sort.TEXT:
+        if self._columns[column] is not ColumnKind.TEXT:
             raise self._wrong(f"{column!r} holds {self._columns[column]}, not text", "Compare it with == or <.")
         self._at += 1
         self._take("(")
@@ -206,10 +206,10 @@ class _Reader:
         if negative:
             word, self._at = self._word or word, self._at + 1
         value = self._plain(word, negative=negative)
-        sort = Sort.TEXT if isinstance(value, str) else Sort.NUMBER
+        sort = ColumnKind.TEXT if isinstance(value, str) else ColumnKind.NUMBER
         if sort is not self._columns[column]:
             wanted = self._columns[column]
-            remedy = 'Write timestamp("2026-01-31T00:00:00Z").' if wanted is Sort.TIME else f"Give it {wanted}."
+            remedy = 'Write timestamp("2026-01-31T00:00:00Z").' if wanted is ColumnKind.TIME else f"Give it {wanted}."
             raise self._wrong(f"{column!r} holds {wanted} and {word.text} is {sort}", remedy, back=1)
         return value
 
@@ -223,7 +223,7 @@ class _Reader:
         raise self._wrong(f"{word.text} is not a value", "Write text in quotes, a number, a timestamp or null.", back=1)
 
     def _time(self, column: str) -> datetime:
-        if self._columns[column] is not Sort.TIME:
+        if self._columns[column] is not ColumnKind.TIME:
             raise self._wrong(f"{column!r} holds {self._columns[column]}, not a time", "Compare it with that.")
         self._at += 1
         self._take("(")

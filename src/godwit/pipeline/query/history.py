@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from godwit.core.journal import Position
-from godwit.pipeline.batch.start_position import as_option
 from godwit.pipeline.lake.files import JOURNAL, Lake
-from godwit.pipeline.source.options import absolute
+from godwit.pipeline.source.offsets import to_option
+from godwit.pipeline.source.options import absolute_url
 from godwit.pipeline.source.schema import columns
 from godwit.pipeline.spark.connections import Connections
 
@@ -31,10 +31,10 @@ def history(
         shard: Position(ends.epoch, max(ends.first_seq - 1, _seq(places.get(shard), ends.epoch)))
         for shard, ends in shards.items()
     }
-    reader = spark.read.format("godwit").schema(schema).option("url", absolute(connections.broker_url))
+    reader = spark.read.format("godwit").schema(schema).option("url", absolute_url(connections.broker_url))
     live = (
         reader.option("queues", ",".join(queues))
-        .option("startingOffsets", as_option(begin))
+        .option("startingOffsets", to_option(begin))
         .option("failOnDataLoss", value=False)
         .load()
     )

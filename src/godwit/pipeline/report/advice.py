@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from godwit.pipeline.report.simulation import at_once, percentile, waits
+from godwit.pipeline.report.simulation import most_overlapping, percentile, waits
 
 if TYPE_CHECKING:
-    from godwit.pipeline.report.model import Attempts, GroupFigures, Lateness
+    from godwit.pipeline.report.model import Attempts, GroupFigures, ScheduleLateness
 
 ENOUGH: Final = 1_000
 Z: Final = 1.96
@@ -36,7 +36,7 @@ LEAST_WAIT_MS: Final = 10
 LONG_TAIL: Final = 10
 
 
-class Verdict(StrEnum):
+class AdviceVerdict(StrEnum):
     """What an advice says."""
 
     CHANGE = "change"
@@ -50,19 +50,19 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     queue: str
     group: str
-    verdict: Verdict
+    verdict: AdviceVerdict
     text: str
     observed: int
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a group is configured with, as far as it is known."""
 
     max_size: int | None = None
     ttl: timedelta | None = None
 
 
-class Trace(msgspec.Struct, frozen=True):
+class TracedMessage(msgspec.Struct, frozen=True):
     """One message as a queue sees it."""
 
     ready_ms: int
@@ -75,22 +75,22 @@ class Trace(msgspec.Struct, frozen=True):
 def advise(
     groups: Sequence[GroupFigures],
     attempts: Sequence[Attempts],
-    schedules: Sequence[Lateness],
+    schedules: Sequence[ScheduleLateness],
     *,
-    limits: Mapping[tuple[str, str], Limits],
-    trace: Callable[[str, str], Sequence[Trace]],
+    limits: Mapping[tuple[str, str], GroupLimits],
+    trace: Callable[[str, str], Sequence[TracedMessage]],
 ) -> tuple[Advice, ...]:
     """Return what follows for every group, what should change first."""
     found: list[Advice] = []
     for group in groups:
         place = (group.queue, group.group)
         found.append(fewer_attempts(group, [one for one in attempts if (one.queue, one.group) == place]))
-        found.append(queue_limit(group, limits.get(place, Limits())))
-        found.append(time_to_live(group, limits.get(place, Limits())))
+        found.append(queue_limit(group, limits.get(place, GroupLimits())))
+        found.append(time_to_live(group, limits.get(place, GroupLimits())))
         found += [spread(one) for one in schedules if (one.queue, one.group) == place]
         found.append(lease_length(group))
         found.append(concurrency(group, trace))
-    order = list(Verdict)
+    order = list(AdviceVerdict)
     return tuple(sorted(found, key=lambda advice: order.index(advice.verdict)))
 
 
@@ -106,7 +106,7 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 
 def fewer_attempts(group: GroupFigures, attempts: Sequence[Attempts]) -> Advice:
     """Give up earlier where further attempts hardly ever succeed: an exact count of what would have been."""
-    say = _saying("max_attempts", group)
+    say = _advice_on("max_attempts", group)
     most = max((one.earlier_failures for one in attempts), default=0)
     seen = sum(one.succeeded + one.failed for one in attempts if one.earlier_failures > 0)
     for limit in range(1, most + 1):
@@ -116,54 +116,54 @@ def fewer_attempts(group: GroupFigures, attempts: Sequence[Attempts]) -> Advice:
         if tries >= ENOUGH and high < HOPELESS:
             seconds = sum(one.run_ms for one in tail) / 1_000
             return say(
-                Verdict.CHANGE,
+                AdviceVerdict.CHANGE,
                 f"max_attempts = {limit} would have saved {tries:,} runs ({seconds:,.0f} s of handlers) and given up"
                 f" {successes:,} messages that succeeded later; after {limit} failures an attempt succeeds in"
                 f" {low:.2%} to {high:.2%} of cases.",
                 tries,
             )
     if seen < ENOUGH:
-        return say(Verdict.UNKNOWN, f"Only {seen:,} retries were seen; {ENOUGH:,} are needed.", seen)
-    return say(Verdict.KEEP, "Retries succeed often enough to be worth their runs.", seen)
+        return say(AdviceVerdict.UNKNOWN, f"Only {seen:,} retries were seen; {ENOUGH:,} are needed.", seen)
+    return say(AdviceVerdict.KEEP, "Retries succeed often enough to be worth their runs.", seen)
 
 
-def queue_limit(group: GroupFigures, limits: Limits) -> Advice:
+def queue_limit(group: GroupFigures, limits: GroupLimits) -> Advice:
     """Fit the limit to the depths that were seen."""
-    say = _saying("max_size", group)
+    say = _advice_on("max_size", group)
     if group.enqueued < ENOUGH or not group.peak_depth:
-        return say(Verdict.UNKNOWN, f"Only {group.enqueued:,} messages were seen.", group.enqueued)
+        return say(AdviceVerdict.UNKNOWN, f"Only {group.enqueued:,} messages were seen.", group.enqueued)
     peak, limit = group.peak_depth, limits.max_size
     room = _nice(2 * peak)
     if limit is not None and limit < TIGHT * peak:
         text = f"The deepest was {peak:,} of {limit:,} allowed; max_size = {room:,} would leave as much room again."
-        return say(Verdict.CHANGE, text, group.enqueued)
+        return say(AdviceVerdict.CHANGE, text, group.enqueued)
     if limit is None or limit > LOOSE * peak:
         now = "no limit" if limit is None else f"the limit of {limit:,}"
         text = f"With max_size = {room:,} instead of {now} none of {group.enqueued:,} messages had been refused."
-        return say(Verdict.CHANGE, text, group.enqueued)
-    return say(Verdict.KEEP, f"The deepest was {peak:,} of {limit:,} allowed.", group.enqueued)
+        return say(AdviceVerdict.CHANGE, text, group.enqueued)
+    return say(AdviceVerdict.KEEP, f"The deepest was {peak:,} of {limit:,} allowed.", group.enqueued)
 
 
-def time_to_live(group: GroupFigures, limits: Limits) -> Advice:
+def time_to_live(group: GroupFigures, limits: GroupLimits) -> Advice:
     """Say where messages without a time to live waited far longer than is usual."""
-    say = _saying("ttl", group)
+    say = _advice_on("ttl", group)
     if group.delivered < ENOUGH or group.wait_p99 is None or group.wait_max is None:
-        return say(Verdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
+        return say(AdviceVerdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
     usual = max(group.wait_p99, LATE_MS)
     if limits.ttl is None and group.wait_max > LONG_TAIL * usual:
         text = (
             f"99 % of the messages waited at most {usual / 1_000:,.1f} s and one {group.wait_max / 1_000:,.0f} s; if"
             f" that is too late to be of use, a ttl of {LONG_TAIL * usual / 1_000:,.0f} s gives such messages up."
         )
-        return say(Verdict.CHANGE, text, group.delivered)
-    return say(Verdict.KEEP, "No message waited far longer than is usual.", group.delivered)
+        return say(AdviceVerdict.CHANGE, text, group.delivered)
+    return say(AdviceVerdict.KEEP, "No message waited far longer than is usual.", group.delivered)
 
 
-def spread(late: Lateness) -> Advice:
+def spread(late: ScheduleLateness) -> Advice:
     """Spread schedules that fall due together and are late for it."""
-    say = _saying("schedules", late)
+    say = _advice_on("schedules", late)
     if late.messages < ENOUGH:
-        return say(Verdict.UNKNOWN, f"Only {late.messages:,} scheduled messages were seen.", late.messages)
+        return say(AdviceVerdict.UNKNOWN, f"Only {late.messages:,} scheduled messages were seen.", late.messages)
     low, high = wilson(late.most_in_a_minute, late.messages)
     if low > CROWD_SHARE and late.late_p95 > LATE_MS:
         window = math.ceil(late.late_max / 60_000)
@@ -172,15 +172,15 @@ def spread(late: Lateness) -> Advice:
             f" {late.fullest_minute:%H:%M} and 5 % came {late.late_p95 / 1_000:,.1f} s late or later; it took"
             f" {window} min to deliver them: a jitter window of {window} min spreads them over that time."
         )
-        return say(Verdict.CHANGE, text, late.messages)
-    return say(Verdict.KEEP, "Scheduled messages do not crowd each other.", late.messages)
+        return say(AdviceVerdict.CHANGE, text, late.messages)
+    return say(AdviceVerdict.KEEP, "Scheduled messages do not crowd each other.", late.messages)
 
 
 def lease_length(group: GroupFigures) -> Advice:
     """Lengthen leases that run out under handlers which are still at work."""
-    say = _saying("lease", group)
+    say = _advice_on("lease", group)
     if group.delivered < ENOUGH:
-        return say(Verdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
+        return say(AdviceVerdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
     low, high = wilson(min(group.leases_expired, group.acks_refused), group.delivered)
     if low > EXPIRY_RATE:
         text = (
@@ -188,28 +188,28 @@ def lease_length(group: GroupFigures) -> Advice:
             f" {high:.2%} of deliveries): the handlers lived on. A lease beyond their longest run"
             f" (99 % end within {(group.run_p99 or 0) / 1_000:,.1f} s) avoids handling twice."
         )
-        return say(Verdict.CHANGE, text, group.delivered)
-    return say(Verdict.KEEP, "Leases do not run out under handlers that are still at work.", group.delivered)
+        return say(AdviceVerdict.CHANGE, text, group.delivered)
+    return say(AdviceVerdict.KEEP, "Leases do not run out under handlers that are still at work.", group.delivered)
 
 
-def concurrency(group: GroupFigures, trace: Callable[[str, str], Sequence[Trace]]) -> Advice:
+def concurrency(group: GroupFigures, trace: Callable[[str, str], Sequence[TracedMessage]]) -> Advice:
     """Change the number of slots when a simulation that reproduces the waits says so."""
-    say = _saying("concurrency", group)
+    say = _advice_on("concurrency", group)
     if group.processed < ENOUGH or group.wait_p95 is None:
-        return say(Verdict.UNKNOWN, f"Only {group.processed:,} messages were handled.", group.processed)
+        return say(AdviceVerdict.UNKNOWN, f"Only {group.processed:,} messages were handled.", group.processed)
     told = trace(group.queue, group.group)
     if len(told) < ENOUGH:
-        return say(Verdict.UNKNOWN, f"Only {len(told):,} messages ended at their first attempt.", len(told))
+        return say(AdviceVerdict.UNKNOWN, f"Only {len(told):,} messages ended at their first attempt.", len(told))
     ready = [one.ready_ms for one in told]
     runs = [max(0, one.end_ms - one.at_ms) for one in told]
-    slots = at_once([(one.at_ms, one.end_ms) for one in told])
+    slots = most_overlapping([(one.at_ms, one.end_ms) for one in told])
     seen, modelled = percentile([one.wait_ms for one in told], 0.95), percentile(waits(ready, runs, slots), 0.95)
     if abs(modelled - seen) > max(MODEL_ERROR * seen, LEAST_WAIT_MS):
         text = (
             f"A model with {slots} slots gives a p95 wait of {modelled:,.0f} ms where {seen:,.0f} ms were seen:"
             " something else than the number of slots decides."
         )
-        return say(Verdict.UNKNOWN, text, len(told))
+        return say(AdviceVerdict.UNKNOWN, text, len(told))
     wanted = max(percentile(runs, 0.95), LEAST_WAIT_MS)
     for other in _slots_to_try(slots, more=seen > wanted):
         then = percentile(waits(ready, runs, other), 0.95)
@@ -217,8 +217,8 @@ def concurrency(group: GroupFigures, trace: Callable[[str, str], Sequence[Trace]
             text = (
                 f"With {other} slots instead of {slots} the p95 wait would have been {then:,.0f} ms (was {seen:,.0f})."
             )
-            return say(Verdict.CHANGE, text, len(told))
-    return say(Verdict.KEEP, f"{slots} slots fit the load (p95 wait {seen:,.0f} ms).", len(told))
+            return say(AdviceVerdict.CHANGE, text, len(told))
+    return say(AdviceVerdict.KEEP, f"{slots} slots fit the load (p95 wait {seen:,.0f} ms).", len(told))
 
 
 def _slots_to_try(slots: int, *, more: bool) -> list[int]:
@@ -228,8 +228,8 @@ def _slots_to_try(slots: int, *, more: bool) -> list[int]:
     return sorted({max(1, slots // 4), max(1, slots // 2)} - {slots})
 
 
-def _saying(subject: str, place: GroupFigures | Lateness) -> Callable[[Verdict, str, int], Advice]:
-    def say(verdict: Verdict, text: str, observed: int) -> Advice:
+def _advice_on(subject: str, place: GroupFigures | ScheduleLateness) -> Callable[[AdviceVerdict, str, int], Advice]:
+    def say(verdict: AdviceVerdict, text: str, observed: int) -> Advice:
         return Advice(
             subject=subject, queue=place.queue, group=place.group, verdict=verdict, text=text, observed=observed
         )

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from godwit.pipeline.report.advice import Verdict
+from godwit.pipeline.report.advice import AdviceVerdict
 from godwit.pipeline.report.model import Report
-from godwit.pipeline.report.svg_plots import Line, bar, lines
+from godwit.pipeline.report.svg_plots import PlotLine, bar, line_plot
 
 _SECONDS_FROM_MS: Final = 2_000
 """From here on an axis counts seconds."""
@@ -51,7 +51,7 @@ td.change, td.keep, td.unknown { white-space: nowrap; }
 """
 
 
-def page(report: Report) -> str:
+def render_page(report: Report) -> str:
     """Return the page."""
     body = "".join(
         (
@@ -98,24 +98,24 @@ def _cards(report: Report) -> str:
 def _times(report: Report) -> str:
     moments = [stretch.start for stretch in report.timeline]
     step = _duration(report.stretch_seconds * 1_000)
-    through = lines(
+    through = line_plot(
         moments,
         [
-            Line("enqueued", "blue", tuple(one.enqueued for one in report.timeline)),
-            Line("processed", "green", tuple(one.processed for one in report.timeline)),
-            Line("failed attempts", "red", tuple(one.failed for one in report.timeline)),
+            PlotLine("enqueued", "blue", tuple(one.enqueued for one in report.timeline)),
+            PlotLine("processed", "green", tuple(one.processed for one in report.timeline)),
+            PlotLine("failed attempts", "red", tuple(one.failed for one in report.timeline)),
         ],
         unit="",
     )
-    depth = lines(moments, [Line("deepest", "amber", tuple(one.depth for one in report.timeline))], unit="")
+    depth = line_plot(moments, [PlotLine("deepest", "amber", tuple(one.depth for one in report.timeline))], unit="")
     waits, runs = ([one.wait_p95 for one in report.timeline], [one.run_p95 for one in report.timeline])
     ms, unit = (
         (1_000, " s") if max((one or 0 for one in (*waits, *runs)), default=0) >= _SECONDS_FROM_MS else (1, " ms")
     )
-    latency = lines(
+    latency = line_plot(
         moments,
         [
-            Line(name, colour, tuple(None if one is None else one / ms for one in values))
+            PlotLine(name, colour, tuple(None if one is None else one / ms for one in values))
             for name, colour, values in (("wait p95", "blue", waits), ("run p95", "green", runs))
         ],
         unit=unit,
@@ -149,7 +149,7 @@ def _groups(report: Report) -> str:
 
 
 def _advice(report: Report) -> str:
-    css = {Verdict.CHANGE: "change", Verdict.KEEP: "keep", Verdict.UNKNOWN: "unknown"}
+    css = {AdviceVerdict.CHANGE: "change", AdviceVerdict.KEEP: "keep", AdviceVerdict.UNKNOWN: "unknown"}
     rows = "".join(
         f'<tr><td class="text {css[one.verdict]}">{one.verdict}</td><td class="text">{html.escape(one.subject)}</td>'
         f'<td class="text">{html.escape(one.queue)} / {html.escape(one.group)}</td>'

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from godwit.pipeline.report.advice import Advice, Limits, Trace, advise
+from godwit.pipeline.report.advice import Advice, GroupLimits, TracedMessage, advise
 from godwit.pipeline.transforms import report_tables
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
         return self.processed / minutes if minutes else float(self.processed)
 
 
-class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+class TimelinePoint(msgspec.Struct, frozen=True, kw_only=True):
     """What happened within one step of a plot."""
 
     start: datetime
@@ -65,7 +65,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     run_p95: int | None
 
 
-class Pattern(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedPattern(msgspec.Struct, frozen=True, kw_only=True):
     """Failures that are the same."""
 
     error_fingerprint: str
@@ -88,7 +88,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
     run_ms: int
 
 
-class Lateness(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleLateness(msgspec.Struct, frozen=True, kw_only=True):
     """How late messages with a time of their own were first delivered."""
 
     queue: str
@@ -121,10 +121,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     stretch_seconds: int
     groups: tuple[GroupFigures, ...]
-    timeline: tuple[Stretch, ...]
-    patterns: tuple[Pattern, ...]
+    timeline: tuple[TimelinePoint, ...]
+    patterns: tuple[ReportedPattern, ...]
     attempts: tuple[Attempts, ...]
-    schedules: tuple[Lateness, ...]
+    schedules: tuple[ScheduleLateness, ...]
     workers: tuple[WorkerFigures, ...]
     advice: tuple[Advice, ...]
 
@@ -142,21 +142,21 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 T = TypeVar("T")
 
 
-def report(
-    rows: DataFrame, *, source: str, made_at: datetime, limits: Mapping[tuple[str, str], Limits] | None = None
+def make_report(
+    rows: DataFrame, *, source: str, made_at: datetime, limits: Mapping[tuple[str, str], GroupLimits] | None = None
 ) -> Report:
     """Return the report on journal rows; they are gone through several times, so a caller may want them cached."""
     groups = _values(report_tables.groups(rows), GroupFigures)
     step = stretch_seconds(groups)
     attempts = _values(report_tables.attempts(rows), Attempts)
-    schedules = _values(report_tables.schedules(rows), Lateness)
+    schedules = _values(report_tables.schedules(rows), ScheduleLateness)
     return Report(
         made_at=made_at,
         source=source,
         stretch_seconds=step,
         groups=groups,
-        timeline=_values(report_tables.timeline(rows, step), Stretch),
-        patterns=_values(report_tables.patterns(rows, MAX_PATTERNS), Pattern),
+        timeline=_values(report_tables.timeline(rows, step), TimelinePoint),
+        patterns=_values(report_tables.patterns(rows, MAX_PATTERNS), ReportedPattern),
         attempts=attempts,
         schedules=schedules,
         workers=_values(report_tables.workers(rows), WorkerFigures),
@@ -165,7 +165,7 @@ def report(
             attempts,
             schedules,
             limits=limits or {},
-            trace=lambda queue, group: _values(report_tables.trace(rows, queue, group, MAX_TRACE), Trace),
+            trace=lambda queue, group: _values(report_tables.trace(rows, queue, group, MAX_TRACE), TracedMessage),
         ),
     )
 

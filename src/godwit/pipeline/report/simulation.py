@@ -19,7 +19,7 @@ def waits(ready: Sequence[int], runs: Sequence[int], slots: int) -> list[int]:
     return found
 
 
-def at_once(spans: Sequence[tuple[int, int]]) -> int:
+def most_overlapping(spans: Sequence[tuple[int, int]]) -> int:
     """Return the most spans that overlap; one that ends as another begins does not."""
     changes = sorted([(begin, 1) for begin, _ in spans] + [(max(begin + 1, end), -1) for begin, end in spans])
     most = now = 0

@@ -17,7 +17,7 @@ _TICKS: Final = 4
 _DAY_SECONDS: Final = 86_400
 
 
-class Line(msgspec.Struct, frozen=True):
+class PlotLine(msgspec.Struct, frozen=True):
     """One line of a plot: its name in the legend, its colour's class, and a value, or none, per moment."""
 
     name: str
@@ -25,7 +25,7 @@ class Line(msgspec.Struct, frozen=True):
     values: tuple[float | None, ...]
 
 
-def lines(moments: Sequence[datetime], drawn: Sequence[Line], *, unit: str) -> str:
+def line_plot(moments: Sequence[datetime], drawn: Sequence[PlotLine], *, unit: str) -> str:
     """Return lines over time; a moment without a value leaves a gap."""
     top = _round_up(max((value for line in drawn for value in line.values if value is not None), default=1))
     said = html.escape(", ".join(line.name for line in drawn))
@@ -77,7 +77,7 @@ def _dates(moments: Sequence[datetime]) -> str:
     return "".join(found)
 
 
-def _line(moments: Sequence[datetime], line: Line, top: float) -> str:
+def _line(moments: Sequence[datetime], line: PlotLine, top: float) -> str:
     pieces: list[list[str]] = [[]]
     for number, value in enumerate(line.values):
         if value is None:
@@ -93,7 +93,7 @@ def _line(moments: Sequence[datetime], line: Line, top: float) -> str:
     )
 
 
-def _legend(drawn: Sequence[Line]) -> str:
+def _legend(drawn: Sequence[PlotLine]) -> str:
     items = "".join(f'<li><i class="{line.colour}"></i>{html.escape(line.name)}</li>' for line in drawn)
     return f'<ul class="legend">{items}</ul>'
 

@@ -18,7 +18,7 @@ from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import GodwitError, InvalidSetting, RowsRefused, listed
 from godwit.core.message import Message, Routing, Scheduling
 from godwit.core.names import QueueName
-from godwit.pipeline.sink.row_template import Patterns, uuid5
+from godwit.pipeline.sink.row_template import RowTemplates, uuid5
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,7 @@ def check_schema(schema: StructType, queue: str | None) -> None:
         raise InvalidSetting("queue", None, "a column `queue`, or the option queue")
 
 
-class Outgoing:
+class RowMessages:
     """The messages of one task: gathered and checked first, sealed in blocks afterwards."""
 
     def __init__(self, scope: str, queue: str | None, known: Collection[str], *, now: datetime | None = None) -> None:
@@ -76,7 +76,7 @@ class Outgoing:
         self._fields: tuple[str, ...] = ()
         self._scheduling: tuple[str, ...] = ()
         self._envelopes: list[Envelope] = []
-        self._patterns: Patterns | None = None
+        self._patterns: RowTemplates | None = None
         self.samples: list[str] = []
         self.bad = self.rows = 0
 
@@ -85,7 +85,7 @@ class Outgoing:
         names = batch.schema.names
         if set(names) in _PLAIN and self._queue in self._known and batch.num_rows:
             if self._patterns is None:
-                self._patterns = Patterns(self._scope, QueueName(self._queue or ""), self._now)
+                self._patterns = RowTemplates(self._scope, QueueName(self._queue or ""), self._now)
             types = batch.column("type") if "type" in names else None
             sealed = self._patterns.sealed_all(batch.column("key"), batch.column("payload"), types)
             if sealed is not None:

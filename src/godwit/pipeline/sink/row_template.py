@@ -36,7 +36,7 @@ _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
 
 
-class Patterns:
+class RowTemplates:
     """The messages of one scope and queue, with ids made from their keys."""
 
     def __init__(self, scope: str, queue: QueueName, now: datetime) -> None:

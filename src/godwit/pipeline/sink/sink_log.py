@@ -35,14 +35,14 @@ _ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.DUPLICATE, Event.DROP
 log = get_logger(__name__)
 
 
-class Block(msgspec.Struct, frozen=True, array_like=True):
+class SentBlock(msgspec.Struct, frozen=True, array_like=True):
     """Messages sent together: ids that are all UUIDs one behind the other, others as they are."""
 
     ids: bytes | list[str]
     before: dict[str, Position]
 
 
-class Unsure(NamedTuple):
+class UnsureBlock(NamedTuple):
     """Ids of a task that a block had, and where journals were before it was sent."""
 
     ids: list[str]
@@ -50,13 +50,13 @@ class Unsure(NamedTuple):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Block).decode
+_decode = msgspec.msgpack.Decoder(SentBlock).decode
 _DASHES: Final = (8, 13, 18, 23)
 _WIDTH: Final = 36
 _SENT: Final = "/sent"
 
 
-def packed_ids(ids: Sequence[str]) -> bytes | list[str]:
+def pack_ids(ids: Sequence[str]) -> bytes | list[str]:
     """Return ids as they are kept: 16 bytes for each when all of them are UUIDs as Python writes them."""
     whole, count = "".join(ids), len(ids)
     digits = whole.replace("-", "")
@@ -69,7 +69,7 @@ def packed_ids(ids: Sequence[str]) -> bytes | list[str]:
     return raw if raw.hex() == digits and len(digits) == count * (_WIDTH - len(_DASHES)) else list(ids)
 
 
-def unpacked_ids(kept: bytes | list[str]) -> list[str]:
+def unpack_ids(kept: bytes | list[str]) -> list[str]:
     """Return ids that were packed."""
     if isinstance(kept, list):
         return kept
@@ -78,7 +78,7 @@ def unpacked_ids(kept: bytes | list[str]) -> list[str]:
     return uuid_text.strings(uuid_text.texts(kept))
 
 
-class Wanted:
+class WantedIds:
     """The ids of a task, to be found among those that were sent."""
 
     def __init__(self, ids: Sequence[str]) -> None:
@@ -92,13 +92,13 @@ class Wanted:
     def _sieve(self) -> Callable[[bytes], bytes]:
         from godwit.pipeline.sink import uuid_text
 
-        packed = packed_ids(self._ids)
-        return uuid_text.Sieve(packed).pass_on if isinstance(packed, bytes) else bytes
+        packed = pack_ids(self._ids)
+        return uuid_text.UuidFilter(packed).pass_on if isinstance(packed, bytes) else bytes
 
     def among(self, kept: bytes | list[str]) -> list[str]:
         """Return those of a block's ids that are wanted."""
         left = self._sieve(kept) if isinstance(kept, bytes) else kept
-        return [one for one in unpacked_ids(left) if one in self._known] if left else []
+        return [one for one in unpack_ids(left) if one in self._known] if left else []
 
 
 def prefix_of(sink: str, batch: str = "") -> str:
@@ -107,7 +107,7 @@ def prefix_of(sink: str, batch: str = "") -> str:
     return f"{begun}{batch}/" if batch else begun
 
 
-class Sent:
+class SinkLog:
     """What one batch has sent so far, by this task and by those before it."""
 
     def __init__(self, broker: Broker, sink: str, batch: str) -> None:
@@ -115,16 +115,16 @@ class Sent:
 
     async def already(self, ids: Sequence[str]) -> Collection[str]:
         """Return which of these ids were sent, unsure ones looked up."""
-        sent, unsure, wanted = set[str](), list[Unsure](), Wanted(ids)
+        sent, unsure, wanted = set[str](), list[UnsureBlock](), WantedIds(ids)
         async for block, was_sent in self._blocks():
             found = wanted.among(block.ids)
             if found and was_sent:
                 sent.update(found)
             elif found:
-                unsure.append(Unsure(found, block.before))
+                unsure.append(UnsureBlock(found, block.before))
         return sent | await self._arrived(unsure) if unsure else sent
 
-    async def _blocks(self) -> AsyncIterator[tuple[Block, bool]]:
+    async def _blocks(self) -> AsyncIterator[tuple[SentBlock, bool]]:
         """Give what was written down, page by page, each block with whether it is known to be sent."""
         last, block = "", None
         while page := await self._broker.shared.scan(self._prefix, after=last, limit=PAGE):
@@ -140,14 +140,14 @@ class Sent:
         shards = await self._broker.journal.shards()
         before = {shard: Position(ends.epoch, ends.last_seq) for shard, ends in shards.items()}
         key = f"{self._prefix}{secrets.token_hex(8)}"
-        await self._broker.shared.put(key, _encode(Block(packed_ids(ids), before)), expected=None, ttl=KEPT_FOR)
+        await self._broker.shared.put(key, _encode(SentBlock(pack_ids(ids), before)), expected=None, ttl=KEPT_FOR)
         return key
 
     async def finish(self, key: str) -> None:
         """Write down that a block was sent."""
         await self._broker.shared.put(key + _SENT, b"", expected=None, ttl=KEPT_FOR)
 
-    async def _arrived(self, unsure: Sequence[Unsure]) -> set[str]:
+    async def _arrived(self, unsure: Sequence[UnsureBlock]) -> set[str]:
         """Return which unsure ids the journal knows."""
         wanted = {id_ for block in unsure for id_ in block.ids}
         found: set[str] = set()
@@ -169,7 +169,7 @@ class Sent:
         return found
 
 
-async def forget_before(broker: Broker, sink: str, batch: str) -> None:
+async def drop_earlier_batches(broker: Broker, sink: str, batch: str) -> None:
     """Drop what earlier batches sent: the next one has begun."""
     await broker.shared.clear(prefix_of(sink), prefix_of(sink, batch))
 

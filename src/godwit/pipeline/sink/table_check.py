@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from godwit.core.errors import RowsRefused
-from godwit.pipeline.sink.row_messages import SAMPLES, Outgoing, check_schema
-from godwit.pipeline.source.options import absolute
-from godwit.pipeline.source.reader import OpenBroker
+from godwit.pipeline.sink.row_messages import SAMPLES, RowMessages, check_schema
+from godwit.pipeline.source.options import absolute_url
+from godwit.pipeline.spark.sync_broker import SyncBroker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,13 +24,13 @@ VERDICT: Final = "bad long, rows long, samples array<string>"
 def refuse_bad_rows(table: DataFrame, url: str, *, queue: str | None = None) -> int:
     """Return how many rows a table has; raises `RowsRefused` when one of them cannot be a message."""
     check_schema(table.schema, queue)
-    with OpenBroker(absolute(url)) as opened:
+    with SyncBroker(absolute_url(url)) as opened:
         known = frozenset(found.name for found in opened.do(lambda broker: broker.stats()))
 
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        outgoing = Outgoing("check", queue, known)
+        outgoing = RowMessages("check", queue, known)
         for batch in batches:
             outgoing.add(batch)
             outgoing.let_go()

@@ -52,7 +52,7 @@ def _texts(raw: np.ndarray) -> np.ndarray:
     return found
 
 
-class Sieve:
+class UuidFilter:
     """Holds back most UUIDs that are not among known ones, at a few nanoseconds each; UUIDs are 16 bytes here."""
 
     def __init__(self, known: bytes) -> None:

@@ -21,10 +21,10 @@ from godwit.core.envelope import Envelope
 from godwit.core.errors import InvalidSetting
 from godwit.core.faults import reach
 from godwit.core.names import queue_name
-from godwit.pipeline.sink.row_messages import Outgoing, check_schema
-from godwit.pipeline.sink.sink_log import Sent, batch_name, forget_before
-from godwit.pipeline.source.options import absolute
-from godwit.pipeline.spark.worker_gc import light_collections
+from godwit.pipeline.sink.row_messages import RowMessages, check_schema
+from godwit.pipeline.sink.sink_log import SinkLog, batch_name, drop_earlier_batches
+from godwit.pipeline.source.options import absolute_url
+from godwit.pipeline.spark.worker_gc import reduce_collections
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     sink: str | None = None
 
 
-class Written(WriterCommitMessage):
+class SendResult(WriterCommitMessage):
     """How many messages a task sent for a sink, and how many had been sent before."""
 
     def __init__(self, sink: str, sent: int, before: int) -> None:
@@ -77,7 +77,7 @@ def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
         if word:
             queue_name(word)
     return WriteOptions(
-        url=absolute(said["url"]), queue=queue, run_id=said.get("runid") or None, sink=said.get("sink") or None
+        url=absolute_url(said["url"]), queue=queue, run_id=said.get("runid") or None, sink=said.get("sink") or None
     )
 
 
@@ -85,11 +85,11 @@ class TableWriter(DataSourceArrowWriter):
     """Sends the rows of a table."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        light_collections()  # Spark makes it in a worker
+        reduce_collections()  # Spark makes it in a worker
         check_schema(schema, options.queue)
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SendResult:
         """Send the rows of one task."""
         return send(self._options, iterator, self._options.run_id or "", "table")
 
@@ -101,7 +101,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_schema(schema, options.queue)
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SendResult:
         """Send the rows of one task."""
         task = TaskContext.get()
         assert task is not None  # noqa: S101 # Spark runs this in a task
@@ -111,31 +111,31 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 # Spark's name
         """Forget what earlier batches sent; this one may still be tried again."""
-        for sink in {message.sink for message in messages if isinstance(message, Written)}:
-            _ask(self._options.url, lambda broker: forget_before(broker, sink, batch_name(batchId)))  # noqa: B023
+        for sink in {message.sink for message in messages if isinstance(message, SendResult)}:
+            _ask(self._options.url, lambda broker: drop_earlier_batches(broker, sink, batch_name(batchId)))  # noqa: B023
 
 
-def send(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, batch: str) -> Written:
+def send(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, batch: str) -> SendResult:
     """Check all rows of a task, then send those that were not sent before."""
-    light_collections()
+    reduce_collections()
 
-    async def work(broker: Broker) -> Written:
+    async def work(broker: Broker) -> SendResult:
         known = {queue.name for queue in await broker.stats()}
-        outgoing = Outgoing(f"{sink}/{batch}", options.queue, known)
+        outgoing = RowMessages(f"{sink}/{batch}", options.queue, known)
         for rows in batches:
             outgoing.add(rows)
         envelopes = outgoing.checked()
-        sent = Sent(broker, sink, batch)
+        sent = SinkLog(broker, sink, batch)
         already = await sent.already([one.id for one in envelopes])
         fresh = [one for one in envelopes if one.id not in already] if already else envelopes
         for start in range(0, len(fresh), BLOCK):
             await _send_block(broker, sent, fresh[start : start + BLOCK])
-        return Written(sink, len(fresh), len(envelopes) - len(fresh))
+        return SendResult(sink, len(fresh), len(envelopes) - len(fresh))
 
     return _ask(options.url, work)
 
 
-async def _send_block(broker: Broker, sent: Sent, block: Sequence[Envelope]) -> None:
+async def _send_block(broker: Broker, sent: SinkLog, block: Sequence[Envelope]) -> None:
     key = await sent.begin([one.id for one in block])
     reach("sink.unsure")
     await broker.publish(block)

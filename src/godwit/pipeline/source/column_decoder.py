@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.pipeline.source.msgpack_values import BYTES, FEW, TEXT, Flags, Packed, Places, Unexpected
+from godwit.pipeline.source.msgpack_values import BYTES, FEW, TEXT, ByteOffsets, Flags, MsgpackValues, Unexpected
 from godwit.pipeline.source.row_decoder import layout_of, repeated
 
 _HEADER: Final = ("version", "epoch", "first_seq", "at", "event", "queue", "group", "worker", "depth", "rows")
@@ -24,7 +24,7 @@ _MICROSECONDS: Final = 1_000
 _LATEST_MS: Final = (2**63 - 1) // _MICROSECONDS
 _LARGEST: Final = 2**31 - 1
 
-_Piece = tuple[int, Places, Places]
+_Piece = tuple[int, ByteOffsets, ByteOffsets]
 """A field of the rows of one event: the first of those rows, where the field begins in each, and where it ends."""
 
 
@@ -59,12 +59,12 @@ class _Headers:
     """The headers of chunks."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
-        self._packed = Packed(chunks)
+        self._packed = MsgpackValues(chunks)
         sizes = np.fromiter(map(len, chunks), np.int64, len(chunks))
         self.begins = np.cumsum(sizes) - sizes
         if not (self._packed.first(self.begins) == FEW + len(_HEADER)).all():
             raise Unexpected
-        self.places: dict[str, Places] = {}
+        self.places: dict[str, ByteOffsets] = {}
         place = self.begins + 1
         for name in _HEADER:
             self.places[name] = place
@@ -75,7 +75,7 @@ class _Headers:
         self.values, _ = self._packed.lengths(self.inside)
         """How many values the first row of a chunk has; the others prove to have as many."""
 
-    def numbers(self, name: str) -> Places:
+    def numbers(self, name: str) -> ByteOffsets:
         """Return a number of each chunk; none may lack it."""
         found, there = self._packed.numbers(self.places[name])
         if there is not None:
@@ -109,7 +109,7 @@ class _Rows:
         order = np.argsort(kinds, kind="stable")
         inside = (headers.inside - headers.begins)[order].tolist()
         pieces = [chunks[place][begin:] for place, begin in zip(order.tolist(), inside, strict=True)]
-        self._packed = Packed(pieces)
+        self._packed = MsgpackValues(pieces)
         counts = headers.counts[order]
         self.count = int(counts.sum())
         self.chunk = np.repeat(order, counts)
@@ -158,7 +158,7 @@ def _is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_timestamp(type_))
 
 
-def _numbers(values: Places, there: Flags | None, type_: pa.DataType) -> pa.Array:
+def _numbers(values: ByteOffsets, there: Flags | None, type_: pa.DataType) -> pa.Array:
     size = len(values)
     if there is not None:
         known = int(np.count_nonzero(there))
@@ -177,7 +177,9 @@ def _numbers(values: Places, there: Flags | None, type_: pa.DataType) -> pa.Arra
     return pa.Array.from_buffers(type_, size, [*_known(there), pa.py_buffer(values)])
 
 
-def _texts(packed: Packed, begins: Places, ends: Places, there: Flags | None, type_: pa.DataType) -> pa.Array:
+def _texts(
+    packed: MsgpackValues, begins: ByteOffsets, ends: ByteOffsets, there: Flags | None, type_: pa.DataType
+) -> pa.Array:
     """Copy texts out of the bytes: Arrow sees texts and what lies between them in turns, and takes every other one."""
     size = len(begins)
     if there is not None and not there.any():

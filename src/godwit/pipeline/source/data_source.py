@@ -14,22 +14,23 @@ from pyspark.sql.types import StructType
 
 from godwit.core.errors import InvalidSetting
 from godwit.pipeline.sink.writers import StreamWriter, TableWriter, write_options
-from godwit.pipeline.source.decoder import Decoder
-from godwit.pipeline.source.offsets import Range, check_held, chosen_shards, for_tasks, ranges, resolve
+from godwit.pipeline.source.decoder import ChunkDecoder
+from godwit.pipeline.source.offsets import RowRange, check_available, chosen_shards, ranges, resolve, task_ranges
 from godwit.pipeline.source.options import ReadOptions, read_options
-from godwit.pipeline.source.partial_sums import Sums
-from godwit.pipeline.source.reader import OpenBroker, batches
+from godwit.pipeline.source.partial_sums import PartialSums
+from godwit.pipeline.source.reader import read_batches
 from godwit.pipeline.source.schema import arrow_schema, check_columns, journal_schema, partials_schema
 from godwit.pipeline.source.stream import JournalStream
+from godwit.pipeline.spark.sync_broker import SyncBroker
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Part(InputPartition):
+class RangePartition(InputPartition):
     """A range of rows for one task."""
 
-    def __init__(self, wanted: Range) -> None:
+    def __init__(self, wanted: RowRange) -> None:
         super().__init__(wanted)
         self.wanted = wanted
 
@@ -43,14 +44,14 @@ class JournalReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the ranges; refuses offsets that the journals no longer hold."""
         options = self._options
-        with OpenBroker(options.url) as opened:
+        with SyncBroker(options.url) as opened:
             shards = opened.ask(lambda journal: chosen_shards(journal, options))
             start = opened.ask(lambda journal: resolve(journal, options.starting, options))
             end = opened.ask(lambda journal: resolve(journal, options.ending, options))
-        check_held(start, shards, end, fail=options.fail_on_data_loss)
-        found = for_tasks(ranges(start, end, shards), options.rows_per_partition)
+        check_available(start, shards, end, fail=options.fail_on_data_loss)
+        found = task_ranges(ranges(start, end, shards), options.rows_per_partition)
         # Spark takes an empty list as one partition without a value.
-        return [Part(part) for part in found] or [Part(Range("", "", 0, 0))]
+        return [RangePartition(part) for part in found] or [RangePartition(RowRange("", "", 0, 0))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the rows of one range."""
@@ -66,7 +67,7 @@ class JournalStreamReader(JournalStream, DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the ranges between two offsets."""
-        return [Part(part) for part in self.parts(start, end)]
+        return [RangePartition(part) for part in self.parts(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the rows of one range."""
@@ -118,8 +119,8 @@ def _only_append(*, overwrite: bool) -> None:
 
 
 def _read(options: ReadOptions, partition: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    wanted: Range = partition.value
+    wanted: RowRange = partition.value
     if wanted.rows <= 0:
         return iter(())
-    turner = Sums(wanted.shard) if options.partials else Decoder(schema, wanted.shard)
-    return batches(options.url, wanted, turner, fail_on_data_loss=options.fail_on_data_loss)
+    turner = PartialSums(wanted.shard) if options.partials else ChunkDecoder(schema, wanted.shard)
+    return read_batches(options.url, wanted, turner, fail_on_data_loss=options.fail_on_data_loss)

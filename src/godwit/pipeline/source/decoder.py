@@ -13,19 +13,19 @@ import pyarrow as pa
 
 from godwit.pipeline.source.column_decoder import batch_of
 from godwit.pipeline.source.msgpack_values import Unexpected
-from godwit.pipeline.source.row_decoder import Rowwise, last_seq
+from godwit.pipeline.source.row_decoder import RowDecoder, last_seq
 
 BATCH_ROWS: Final = 30_000
 """Enough for a step of numpy to cost more than its call, few enough to stay near the processor."""
 BATCH_BYTES: Final = 1 << 24
 
 
-class Decoder:
+class ChunkDecoder:
     """Turns chunks of one shard into batches of a schema's columns."""
 
     def __init__(self, schema: pa.Schema, shard: str, *, batch_rows: int = BATCH_ROWS) -> None:
         self._schema, self._shard, self._batch_rows = schema, shard, batch_rows
-        self._rowwise = Rowwise(schema, shard)
+        self._rowwise = RowDecoder(schema, shard)
         self._gathered: list[bytes] = []
         self._after = self._until = self._last = self._bytes = 0
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-Places = npt.NDArray[np.int64]
+ByteOffsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
@@ -58,7 +58,7 @@ for _first, _kind, _widths in (
         _SHIFT[_place] = 64 - 8 * _width
 
 
-class Packed:
+class MsgpackValues:
     """Bytes that hold MessagePack values."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
@@ -67,11 +67,11 @@ class Packed:
         self.bytes = np.frombuffer(self.data, np.uint8)
         self._words = np.ndarray((self.size + 8,), ">u8", buffer=self.data, strides=(1,))
 
-    def first(self, places: Places) -> Bytes:
+    def first(self, places: ByteOffsets) -> Bytes:
         """Return the first byte of each value; places beyond the end have nothing that is known."""
         return self.bytes.take(places, mode="clip")
 
-    def behind(self, places: Places) -> Places:
+    def behind(self, places: ByteOffsets) -> ByteOffsets:
         """Return where the next values begin; the same place again where a value is not known."""
         first = self.first(places)
         sizes = _SIZE.take(first)
@@ -80,7 +80,7 @@ class Packed:
             sizes[some] += self._unsigned(places[some], first[some]).view(np.int64) - _COUNTED
         return places + sizes
 
-    def numbers(self, places: Places) -> tuple[Places, Flags | None]:
+    def numbers(self, places: ByteOffsets) -> tuple[ByteOffsets, Flags | None]:
         """Return whole numbers, and which of them are there when some are null."""
         first = self.first(places)
         if first.max(initial=0) < NIL // 2:
@@ -99,7 +99,7 @@ class Packed:
         below = self._word(places, first).view(np.int64) >> _SHIFT.take(first).view(np.int64)
         return np.where(signed, below, found.view(np.int64)), there
 
-    def texts(self, places: Places, kind: int) -> tuple[Places, Flags | None]:
+    def texts(self, places: ByteOffsets, kind: int) -> tuple[ByteOffsets, Flags | None]:
         """Return where texts (or bytes, by `kind`) begin, and which are there when some are null."""
         first = self.first(places)
         there = _KIND.take(first) == kind
@@ -110,7 +110,7 @@ class Packed:
             raise Unexpected
         return begins, there
 
-    def lengths(self, places: Places) -> tuple[Places, Places]:
+    def lengths(self, places: ByteOffsets) -> tuple[ByteOffsets, ByteOffsets]:
         """Return how many values arrays hold and where the first of them begins."""
         first = self.first(places)
         few = (first & 0xF0) == FEW
@@ -123,7 +123,7 @@ class Packed:
         counts = np.where(few, first & 0x0F, words >> np.where(many, 48, 32).astype(np.uint64)).astype(np.int64)
         return counts, places + np.where(few, 1, np.where(many, 3, 5))
 
-    def rows(self, begin: int, end: int, values: int, count: int) -> list[Places]:
+    def rows(self, begin: int, end: int, values: int, count: int) -> list[ByteOffsets]:
         """Return the places of the values of `count` arrays of so many values each that fill a stretch, and their ends.
 
         Where they begin is guessed from the bytes that begin such an array, and proven by what follows: the first one
@@ -146,7 +146,7 @@ class Packed:
             raise Unexpected
         return places
 
-    def _candidates(self, begin: int, end: int, values: int) -> tuple[Places, Places]:
+    def _candidates(self, begin: int, end: int, values: int) -> tuple[ByteOffsets, ByteOffsets]:
         """Return places that look like beginnings of arrays, and where their first values would be."""
         stretch = self.bytes[begin:end]
         if values < _FEW_VALUES:
@@ -164,12 +164,12 @@ class Packed:
                 found, inside = found[likely], inside[likely]
         return found, inside
 
-    def _word(self, places: Places, first: Bytes) -> npt.NDArray[np.uint64]:
+    def _word(self, places: ByteOffsets, first: Bytes) -> npt.NDArray[np.uint64]:
         found: npt.NDArray[np.uint64] = self._words[np.minimum(places + _AHEAD.take(first), self.size)].astype(
             np.uint64
         )
         return found
 
-    def _unsigned(self, places: Places, first: Bytes) -> npt.NDArray[np.uint64]:
+    def _unsigned(self, places: ByteOffsets, first: Bytes) -> npt.NDArray[np.uint64]:
         found: npt.NDArray[np.uint64] = self._word(places, first) >> _SHIFT.take(first)
         return found

@@ -23,11 +23,11 @@ from godwit.pipeline.spark.cores import cores
 log = get_logger(__name__)
 MOST_ROWS: Final = 1 << 18
 LEAST_ROWS: Final = 50_000
-Places = dict[str, Position]
+Positions = dict[str, Position]
 """Positions by shard."""
 
 
-class Range(msgspec.Struct, frozen=True):
+class RowRange(msgspec.Struct, frozen=True):
     """Rows of one shard: those beyond `after`, up to and including `until`."""
 
     shard: str
@@ -56,14 +56,14 @@ async def chosen_shards(journal: Journal, options: ReadOptions) -> Mapping[str, 
     return {name: ends for name, ends in shards.items() if not options.queues or queue_of(name) in options.queues}
 
 
-async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Places:
+async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Positions:
     """Return the places that `asked` stands for now."""
     shards = await chosen_shards(journal, options)
     match asked:
         case dict():
             return {shard: place for shard, place in asked.items() if shard in shards or not options.queues}
         case datetime():
-            return {shard: await _before(journal, shard, ends, to_ms(asked)) for shard, ends in shards.items()}
+            return {shard: await _position_before(journal, shard, ends, to_ms(asked)) for shard, ends in shards.items()}
         case _ if asked == EARLIEST:
             return {shard: Position(ends.epoch, ends.first_seq - 1) for shard, ends in shards.items()}
         case _ if asked == LATEST:
@@ -76,7 +76,7 @@ async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Pla
     raise AssertionError(asked)  # options were checked
 
 
-async def _before(journal: Journal, shard: str, ends: ShardEnds, at_ms: int) -> Position:
+async def _position_before(journal: Journal, shard: str, ends: ShardEnds, at_ms: int) -> Position:
     """Return the place right before the first row at or after an instant; times never decrease within a shard."""
     low, high = ends.first_seq - 1, ends.last_seq
     while low < high:
@@ -89,10 +89,10 @@ async def _before(journal: Journal, shard: str, ends: ShardEnds, at_ms: int) -> 
     return Position(ends.epoch, low)
 
 
-def check_held(places: Places, shards: Mapping[str, ShardEnds], names: Iterable[str], *, fail: bool) -> None:
+def check_available(places: Positions, shards: Mapping[str, ShardEnds], names: Iterable[str], *, fail: bool) -> None:
     """Raise what journals no longer hold behind places, or say it in the log; `names` are the shards that count."""
     for shard in sorted(names):
-        lost = missing(shard, places.get(shard), shards[shard]) if shard in shards else None
+        lost = lost_rows(shard, places.get(shard), shards[shard]) if shard in shards else None
         if lost is None:
             continue
         if fail:
@@ -100,7 +100,7 @@ def check_held(places: Places, shards: Mapping[str, ShardEnds], names: Iterable[
         log.warning("journal rows were lost", shard=shard, rows=lost.rows, asked=lost.asked, held=lost.held)
 
 
-def missing(shard: str, place: Position | None, ends: ShardEnds) -> JournalLost | None:
+def lost_rows(shard: str, place: Position | None, ends: ShardEnds) -> JournalLost | None:
     """Say what a reader at `place` has lost of a shard, if anything."""
     if place is None:
         place = Position(ends.epoch, 0)
@@ -112,7 +112,7 @@ def missing(shard: str, place: Position | None, ends: ShardEnds) -> JournalLost 
     return JournalLost(shard, f"what follows row {place.seq:,} of epoch {place.epoch}", held, rows)
 
 
-def ranges(start: Places, end: Places, shards: Mapping[str, ShardEnds]) -> Iterator[Range]:
+def ranges(start: Positions, end: Positions, shards: Mapping[str, ShardEnds]) -> Iterator[RowRange]:
     """Give the rows between two offsets that the journals still hold."""
     for shard, until in sorted(end.items()):
         ends = shards.get(shard)
@@ -120,12 +120,12 @@ def ranges(start: Places, end: Places, shards: Mapping[str, ShardEnds]) -> Itera
             continue
         place = start.get(shard)
         after = place.seq if place is not None and place.epoch == until.epoch else 0
-        found = Range(shard, until.epoch, max(after, ends.first_seq - 1), min(until.seq, ends.last_seq))
+        found = RowRange(shard, until.epoch, max(after, ends.first_seq - 1), min(until.seq, ends.last_seq))
         if found.rows > 0:
             yield found
 
 
-def for_tasks(found: Iterable[Range], rows: int | None, *, at_once: int | None = None) -> list[Range]:
+def task_ranges(found: Iterable[RowRange], rows: int | None, *, at_once: int | None = None) -> list[RowRange]:
     """Return ranges for tasks: of at most so many rows, or of as many as let all cores work with few tasks."""
     wholes = list(found)
     most = rows or rows_per_task(sum(whole.rows for whole in wholes), at_once or cores())
@@ -144,20 +144,25 @@ def rows_per_task(rows: int, at_once: int) -> int:
     return max(-(-rows // tasks), 1)
 
 
-def split(whole: Range, rows: int) -> Iterator[Range]:
+def split(whole: RowRange, rows: int) -> Iterator[RowRange]:
     """Give a range in equal parts of at most so many rows, so that several tasks share a busy shard."""
     parts = -(-whole.rows // rows)
     for part in range(parts):
         after = whole.after + whole.rows * part // parts
         until = whole.after + whole.rows * (part + 1) // parts
-        yield Range(whole.shard, whole.epoch, after, until)
+        yield RowRange(whole.shard, whole.epoch, after, until)
 
 
-def to_offset(places: Places) -> dict[str, Any]:
+def to_offset(places: Positions) -> dict[str, Any]:
     """Return places as Spark keeps them; sorted, because Spark compares offsets as text."""
     return {shard: {"epoch": place.epoch, "seq": place.seq} for shard, place in sorted(places.items())}
 
 
-def from_offset(offset: Mapping[str, Any]) -> Places:
+def from_offset(offset: Mapping[str, Any]) -> Positions:
     """Return the places of an offset."""
     return {shard: Position(place["epoch"], int(place["seq"])) for shard, place in offset.items()}
+
+
+def to_option(places: Positions) -> str:
+    """Return positions as the text of the options `startingOffsets` and `endingOffsets`."""
+    return msgspec.json.encode(to_offset(places)).decode()

@@ -64,7 +64,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if not said.get("url"):
         raise InvalidSetting("option url", said.get("url"), "the broker's URL, such as sqlite:///godwit.db")
     options = ReadOptions(
-        url=absolute(said["url"]),
+        url=absolute_url(said["url"]),
         queues=tuple(part.strip() for part in said.get("queues", "").split(",") if part.strip()),
         starting=_offsets("startingOffsets", said.get("startingoffsets", EARLIEST)),
         ending=_offsets("endingOffsets", said.get("endingoffsets", LATEST)),
@@ -84,7 +84,7 @@ def reader_of(pipeline: str) -> str:
     return f"pipeline {pipeline}"
 
 
-def absolute(url: str) -> str:
+def absolute_url(url: str) -> str:
     """Return a URL that means the same file from any folder: workers have folders of their own."""
     path = url.removeprefix(_SQLITE)
     return f"{_SQLITE}{quote(str(Path(unquote(path)).absolute()))}" if url.startswith(_SQLITE) and path else url

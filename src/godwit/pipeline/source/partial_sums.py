@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event
-from godwit.pipeline.source.row_decoder import opened
+from godwit.pipeline.source.row_decoder import decode_rows
 from godwit.pipeline.source.schema import arrow_schema, partials_schema
 from godwit.pipeline.transforms.analytics import ARRIVALS, COUNTED, DURATIONS, GAMMA, MINUTE_MS, NOTHING
 
@@ -27,12 +27,12 @@ _METRICS: Final = {event.value: metric for event, (metric, _) in DURATIONS.items
 _NONE: Final = np.zeros(0, np.int64)
 
 
-class Sums:
+class PartialSums:
     """Adds up chunks of one shard; one batch at the end holds what they amount to."""
 
     def __init__(self, shard: str) -> None:
         self._shard = shard
-        self._sums: dict[tuple[Any, ...], _Sum] = {}
+        self._sums: dict[tuple[Any, ...], _EventSum] = {}
 
     def add(self, chunks: Sequence[bytes], after: int, until: int) -> int:
         """Add the rows of chunks beyond `after` and up to `until`; return the seq of the last chunk's last row."""
@@ -41,12 +41,12 @@ class Sums:
         return after
 
     def _add(self, chunk: bytes, after: int, until: int) -> int:
-        found, first, rows = opened(chunk, self._shard, after, until)
+        found, first, rows = decode_rows(chunk, self._shard, after, until)
         if rows:
             key = (found.epoch, found.queue, found.at // MINUTE_MS, found.group, found.event)
             one = self._sums.get(key)
             if one is None:
-                one = self._sums[key] = _Sum(first)
+                one = self._sums[key] = _EventSum(first)
             one.add(found.event, first, found.at, found.depth or 0, rows)
         return found.first_seq + len(found.rows) - 1
 
@@ -110,7 +110,7 @@ _UNTIMED: Final = NOTHING - 1
 """Stands for no bucket until the column is made."""
 
 
-class _Sum:
+class _EventSum:
     """What one event amounts to in one minute of a group."""
 
     __slots__ = ("first", "last", "last_at", "n", "originals", "peak", "seq_sum", "values")

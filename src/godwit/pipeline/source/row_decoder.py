@@ -39,7 +39,7 @@ class _Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
     depth: int | None
 
 
-class StoredChunk(_Header, frozen=True, array_like=True, gc=False):
+class DecodedChunk(_Header, frozen=True, array_like=True, gc=False):
     """A chunk as it is stored; rows are tuples, which cost less than lists."""
 
     rows: list[tuple[Any, ...]]
@@ -51,7 +51,7 @@ class _Unread(_Header, frozen=True, array_like=True, gc=False):
     rows: list[msgspec.Raw]
 
 
-_decode = msgspec.msgpack.Decoder(StoredChunk).decode
+_decode = msgspec.msgpack.Decoder(DecodedChunk).decode
 _count = msgspec.msgpack.Decoder(_Unread).decode
 
 
@@ -64,7 +64,7 @@ def last_seq(chunk: bytes, shard: str, after: int) -> int:
     return found.first_seq + len(found.rows) - 1
 
 
-def opened(chunk: bytes, shard: str, after: int, until: int) -> tuple[StoredChunk, int, list[tuple[Any, ...]]]:
+def decode_rows(chunk: bytes, shard: str, after: int, until: int) -> tuple[DecodedChunk, int, list[tuple[Any, ...]]]:
     """Return a chunk with the seq of its first row beyond `after`, and its rows from there up to `until`."""
     try:
         found = _decode(chunk)
@@ -77,7 +77,7 @@ def opened(chunk: bytes, shard: str, after: int, until: int) -> tuple[StoredChun
     return found, first, rows
 
 
-class Rowwise:
+class RowDecoder:
     """Decodes chunks of one shard row by row, into batches of a schema's columns."""
 
     def __init__(self, schema: pa.Schema, shard: str) -> None:
@@ -87,7 +87,7 @@ class Rowwise:
         """Give the rows of chunks beyond `after` and up to `until`."""
         gathered: dict[tuple[str, int], _Rows] = {}
         for chunk in chunks:
-            found, first, rows = opened(chunk, self._shard, after, until)
+            found, first, rows = decode_rows(chunk, self._shard, after, until)
             if rows:
                 key = (found.event, len(rows[0]))
                 if key not in gathered:

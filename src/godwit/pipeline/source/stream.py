@@ -10,18 +10,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.journal import Position, decode_chunk
 from godwit.pipeline.source.offsets import (
-    Places,
-    Range,
-    check_held,
+    Positions,
+    RowRange,
+    check_available,
     chosen_shards,
-    for_tasks,
     from_offset,
     ranges,
     resolve,
+    task_ranges,
     to_offset,
 )
 from godwit.pipeline.source.options import ReadOptions
-from godwit.pipeline.source.reader import OpenBroker
+from godwit.pipeline.spark.sync_broker import SyncBroker
 
 
 class JournalStream(SupportsTriggerAvailableNow):
@@ -29,14 +29,14 @@ class JournalStream(SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._target: Places | None = None
+        self._target: Positions | None = None
 
     # Spark's names
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a query without a checkpoint begins."""
         options = self._options
-        with OpenBroker(options.url) as opened:
+        with SyncBroker(options.url) as opened:
             return to_offset(opened.ask(lambda journal: resolve(journal, options.starting, options)))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -45,57 +45,57 @@ class JournalStream(SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what there is now, and nothing that comes later."""
-        with OpenBroker(self._options.url) as opened:
+        with SyncBroker(self._options.url) as opened:
             self._target = _ends(opened.ask(self._shards))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends; the shard whose next row is oldest goes first when not all fit."""
         places = from_offset(start)
-        with OpenBroker(self._options.url) as opened:
+        with SyncBroker(self._options.url) as opened:
             # Spark never says that a query's last batch is done; it is when the next one is asked for.
             self._acknowledge(opened, places)
             shards = opened.ask(self._shards)
             ends = self._capped(shards)
             if self._options.fail_on_data_loss:  # otherwise it is told once, when the batch is planned
-                check_held(places, shards, shards, fail=True)
+                check_available(places, shards, shards, fail=True)
             found = {whole.shard: whole for whole in ranges(places, ends, shards)}
             pending = sum(whole.rows for whole in found.values())
             if isinstance(limit, ReadMaxRows) and pending > limit.max_rows:
-                admitted = opened.ask(lambda journal: _admitted(journal, found, limit.max_rows))
-                return to_offset({**places, **_begun(places, ends), **admitted})
+                admitted = opened.ask(lambda journal: _admit_oldest(journal, found, limit.max_rows))
+                return to_offset({**places, **_first_positions(places, ends), **admitted})
         return to_offset({**places, **ends})
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the ends of the journals; what lies between a batch's end and these is the lag."""
-        with OpenBroker(self._options.url) as opened:
+        with SyncBroker(self._options.url) as opened:
             return to_offset(_ends(opened.ask(self._shards)))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell the broker that everything up to `end` was read."""
-        with OpenBroker(self._options.url) as opened:
+        with SyncBroker(self._options.url) as opened:
             self._acknowledge(opened, from_offset(end))
 
     # Ours
 
-    def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
+    def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[RowRange]:
         """Return the ranges between two offsets, a busy shard in several."""
-        with OpenBroker(self._options.url) as opened:
+        with SyncBroker(self._options.url) as opened:
             shards = opened.ask(self._shards)
         begin, until = from_offset(start), from_offset(end)
-        check_held(begin, shards, until, fail=self._options.fail_on_data_loss)
-        return for_tasks(ranges(begin, until, shards), self._options.rows_per_partition)
+        check_available(begin, shards, until, fail=self._options.fail_on_data_loss)
+        return task_ranges(ranges(begin, until, shards), self._options.rows_per_partition)
 
     async def _shards(self, journal: Journal) -> Mapping[str, ShardEnds]:
         return await chosen_shards(journal, self._options)
 
-    def _capped(self, shards: Mapping[str, ShardEnds]) -> Places:
+    def _capped(self, shards: Mapping[str, ShardEnds]) -> Positions:
         ends = _ends(shards)
         if self._target is None:
             return ends
         # A journal that began anew since then has nothing that was there then.
         return {name: place for name, place in self._target.items() if name in ends and ends[name].epoch == place.epoch}
 
-    def _acknowledge(self, opened: OpenBroker, places: Places) -> None:
+    def _acknowledge(self, opened: SyncBroker, places: Positions) -> None:
         reader = self._options.reader
         if reader is None:
             return
@@ -107,11 +107,11 @@ class JournalStream(SupportsTriggerAvailableNow):
         opened.ask(commit)
 
 
-def _ends(shards: Mapping[str, ShardEnds]) -> Places:
+def _ends(shards: Mapping[str, ShardEnds]) -> Positions:
     return {name: Position(ends.epoch, ends.last_seq) for name, ends in shards.items()}
 
 
-def _begun(places: Places, ends: Places) -> Places:
+def _first_positions(places: Positions, ends: Positions) -> Positions:
     """Return places for shards of which nothing was read, so that an offset names every shard it speaks for."""
     return {
         shard: Position(end.epoch, 0)
@@ -120,13 +120,13 @@ def _begun(places: Places, ends: Places) -> Places:
     }
 
 
-async def _admitted(journal: Journal, found: Mapping[str, Range], rows: int) -> Places:
+async def _admit_oldest(journal: Journal, found: Mapping[str, RowRange], rows: int) -> Positions:
     """Return how far each shard may be read, oldest first, until the rows are used up."""
     ages = {}
     for shard, whole in found.items():
         chunks = await journal.read(shard, Position(whole.epoch, whole.after), limit=1)
         ages[shard] = decode_chunk(chunks[0]).at if chunks else 0
-    admitted: Places = {}
+    admitted: Positions = {}
     for shard in sorted(found, key=lambda name: (ages[name], name)):
         whole = found[shard]
         taken = min(rows, whole.rows)

@@ -25,7 +25,7 @@ MAKE_SECONDS: Final = 240.0
 _TRAINING: Final = "select id, id % 7 as kind, cast(id as string) as word from range(100)"
 
 
-def archive() -> Path | None:
+def archive_path() -> Path | None:
     """Return where the classes for this Java are kept; None without a Java."""
     from pyspark.find_spark_home import _find_spark_home
 
@@ -37,18 +37,18 @@ def archive() -> Path | None:
     return Path(_find_spark_home()) / f"godwit-{hashlib.sha256(told.encode()).hexdigest()[:12]}.jsa"
 
 
-def options() -> tuple[str, ...]:
+def archive_options() -> tuple[str, ...]:
     """Return what a JVM of Spark is told so that it uses the archive, if there is one."""
-    place = archive()
+    place = archive_path()
     return (f"-XX:SharedArchiveFile={place}",) if place is not None and place.exists() else ()
 
 
-def make() -> Path:
+def make_archive() -> Path:
     """Make the archive unless it is there; whoever comes meanwhile waits."""
     from godwit.pipeline.spark.session import check_java
 
     check_java()
-    place = archive()
+    place = archive_path()
     assert place is not None  # noqa: S101 # checked
     lock = os.open(place.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -64,14 +64,14 @@ def make() -> Path:
 
 def _trained(part: Path) -> None:
     """Let a JVM do a little of what jobs do, and write down the classes it loaded at its end."""
-    from godwit.pipeline.spark.session import JVM_OPTIONS, configuration, connected
+    from godwit.pipeline.spark.session import JVM_OPTIONS, configuration, session_in
 
     with run_folder() as folder:
         conf = configuration("classes", "local[1]", folder, {}, "error")
         conf["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={part}"
         jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
-            with connected(conf, jvm, folder) as spark:
+            with session_in(conf, jvm, folder) as spark:
                 _train(spark, folder)
         finally:
             jvm.end(MAKE_SECONDS)
@@ -89,4 +89,4 @@ def _train(spark: SparkSession, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{make()}\n")
+    sys.stdout.write(f"{make_archive()}\n")

@@ -15,14 +15,14 @@ _OURS: Final = re.compile(r"^godwit\.core\.errors\.(?:\w+\.)*(\w+): (.+)$", re.M
 _CLASS: Final = re.compile(r"\[[A-Z][A-Z_.0-9]+\] ?(.+)$", re.MULTILINE)
 
 
-class Failing(Protocol):
+class FailureSource(Protocol):
     """Something that remembers the error it raised into Spark."""
 
     failure: BaseException | None
 
 
 @contextmanager
-def explained(source: Failing | None = None) -> Iterator[None]:
+def translate_errors(source: FailureSource | None = None) -> Iterator[None]:
     """Raise our own error in place of the one Spark made of it."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -33,11 +33,11 @@ def explained(source: Failing | None = None) -> Iterator[None]:
         failure = source.failure if source is not None else None
         if isinstance(failure, GodwitError):
             raise failure from None
-        raise translated(error) from error
+        raise translate(error) from error
 
 
 @contextmanager
-def left_alone(step: str) -> Iterator[None]:
+def tolerate_failure(step: str) -> Iterator[None]:
     """Go on when Spark does not do a step of an end: the end of its session does it, by force if need be."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -48,7 +48,7 @@ def left_alone(step: str) -> Iterator[None]:
         log.warning("Spark did not do a step of the end", step=step, reason=type(error).__name__)
 
 
-def translated(error: Exception) -> GodwitError:
+def translate(error: Exception) -> GodwitError:
     """Return what went wrong in one sentence of ours, when our code said it, or in Spark's."""
     text = str(error)
     said = _OURS.findall(text)

@@ -94,7 +94,7 @@ def start(conf: Mapping[str, str], folder: Path, *, options: str = "", seconds: 
     return Jvm(process, port, secret)
 
 
-def within(seconds: float, call: Callable[[], object]) -> bool:
+def finishes_within(seconds: float, call: Callable[[], object]) -> bool:
     """Carry out a call that may never return, on a thread; say whether it came back in time."""
     thread = threading.Thread(target=call, name="godwit spark end", daemon=True)
     thread.start()

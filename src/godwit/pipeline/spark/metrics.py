@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from godwit.core.logs import get_logger
-from godwit.pipeline.spark.errors import left_alone
+from godwit.pipeline.spark.errors import tolerate_failure
 from godwit.telemetry import exposition
 from godwit.telemetry.instruments import Family, Histogram, Kind, Merge, Numbers
 
@@ -111,7 +111,7 @@ class ProgressListener(StreamingQueryListener):
         left = {
             shard: lag
             for source in progress.sources
-            for shard, lag in behind(_offset(source.endOffset), _offset(source.latestOffset)).items()
+            for shard, lag in lag_rows(_offset(source.endOffset), _offset(source.latestOffset)).items()
         }
         self._metrics.lag(self._pipeline, left)
         log.info(
@@ -128,18 +128,18 @@ class ProgressListener(StreamingQueryListener):
 
 
 @contextmanager
-def listening(spark: SparkSession, metrics: PipelineMetrics, pipeline: str) -> Iterator[None]:
+def metrics_listener(spark: SparkSession, metrics: PipelineMetrics, pipeline: str) -> Iterator[None]:
     """Keep a pipeline's books while the block runs."""
     listener = ProgressListener(metrics, pipeline)
     spark.streams.addListener(listener)
     try:
         yield
     finally:
-        with left_alone("taking a listener away"):
+        with tolerate_failure("taking a listener away"):
             spark.streams.removeListener(listener)
 
 
-def behind(end: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, int]:
+def lag_rows(end: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, int]:
     """Return how many rows of each shard lie behind a batch's end; both are offsets."""
     return {
         shard: max(0, int(place["seq"]) - int(end[shard]["seq"]) if shard in end else int(place["seq"]))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def served(connections: Connections, metrics: PipelineMetrics, port: int | None) -> Iterator[TelemetryServer | None]:
+def serve_metrics(
+    connections: Connections, metrics: PipelineMetrics, port: int | None
+) -> Iterator[TelemetryServer | None]:
     """Serve a pipeline's metrics while the block runs; not at all without a port."""
     if port is None:
         yield None

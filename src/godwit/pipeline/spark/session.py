@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from godwit.core.errors import ExtraRequired, JavaRequired, SparkUnavailable
 from godwit.pipeline.spark import class_archive
 from godwit.pipeline.spark.cores import cores
-from godwit.pipeline.spark.jvm import STOP_SECONDS, Jvm, find_java, start, tail, within
+from godwit.pipeline.spark.jvm import STOP_SECONDS, Jvm, find_java, finishes_within, start, tail
 from godwit.pipeline.spark.run_folder import run_folder
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ def spark_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # pyspark asks here for the workers of its functions
         jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
-            with connected(conf, jvm, folder) as session:
+            with session_in(conf, jvm, folder) as session:
                 yield session
         finally:
             jvm.end()
 
 
 @contextmanager
-def connected(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[SparkSession]:
+def session_in(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[SparkSession]:
     """Have a session in a JVM that is there; the JVM stays."""
     with _without_py4j():
         gateway = jvm.connect()
@@ -147,7 +147,7 @@ def configuration(
     chosen = [option for option in JVM_OPTIONS if option != QUICK or not lasting]
     options = (
         *chosen,
-        *class_archive.options(),
+        *class_archive.archive_options(),
         f"-Djava.io.tmpdir={folder}",
         f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
     )
@@ -211,7 +211,7 @@ def _end(jvm: Jvm, gateway: Any) -> None:
             # A JVM of spark-submit goes on listening until its Python has ended.
             gateway.close() if jvm.process is None else gateway.shutdown()
 
-    if not within(STOP_SECONDS, stop):
+    if not finishes_within(STOP_SECONDS, stop):
         jvm.kill()
     # The next session of this process needs a JVM of its own.
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001

@@ -10,7 +10,7 @@ _THRESHOLD: Final = 50_000
 
 
 @cache
-def light_collections() -> None:
+def reduce_collections() -> None:
     """Leave what is there now out of every collection of garbage to come.
 
     Spark has a worker collect garbage after each task, and what pandas, Arrow and Spark itself have put there by then

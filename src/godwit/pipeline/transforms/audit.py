@@ -34,7 +34,7 @@ OPEN: Final = (
 FINDING: Final = ("kind", "shard", "queue", "group", "publish_seq", "message_id", "at", "what")
 
 
-class Audit(NamedTuple):
+class AuditTables(NamedTuple):
     """What a stretch of the journal says: the copies open at its end, and what cannot have happened.
 
     Both come from `steps`, which is kept in Spark's cache until the caller lets go of it (`steps.unpersist()`).
@@ -45,7 +45,7 @@ class Audit(NamedTuple):
     steps: DataFrame
 
 
-def audited(rows: DataFrame, before: DataFrame | None, ordered: DataFrame, *, removals: bool) -> Audit:
+def follow_copies(rows: DataFrame, before: DataFrame | None, ordered: DataFrame, *, removals: bool) -> AuditTables:
     """Go through `rows` from the copies open `before`; `ordered` names the groups (shard, group) that keep order.
 
     `removals` says whether the rows hold purges or removals of groups; without any, a costly step is left out.
@@ -55,7 +55,7 @@ def audited(rows: DataFrame, before: DataFrame | None, ordered: DataFrame, *, re
         told = _with_removals(told, rows)
     keeping = F.broadcast(ordered.withColumn("in_order", F.lit(True)))  # noqa: FBT003
     steps = _in_turn(told.join(keeping, ["shard", "group"], "left"), removals=removals).persist()
-    return Audit(open=_open(steps), findings=_turns(steps).unionByName(_order(steps)), steps=steps)
+    return AuditTables(open=_open(steps), findings=_turns(steps).unionByName(_order(steps)), steps=steps)
 
 
 def _in_turn(told: DataFrame, *, removals: bool) -> DataFrame:
@@ -224,7 +224,7 @@ def _newest(steps: DataFrame) -> DataFrame:
     )
 
 
-def lost(open_copies: DataFrame, listing: DataFrame, listed: DataFrame) -> DataFrame:
+def lost_copies(open_copies: DataFrame, listing: DataFrame, listed: DataFrame) -> DataFrame:
     """Return the copies that the broker no longer has although they never ended.
 
     `listing` holds what the broker had (shard, group, publish_seq) when its journal had come to the seq that `listed`
@@ -235,7 +235,7 @@ def lost(open_copies: DataFrame, listing: DataFrame, listed: DataFrame) -> DataF
     return _finding(missing, "lost", F.concat(F.lit("open and "), F.col("state"), F.lit(", but not in the broker")))
 
 
-def unrecorded(open_copies: DataFrame, listing: DataFrame) -> DataFrame:
+def unrecorded_copies(open_copies: DataFrame, listing: DataFrame) -> DataFrame:
     """Return the copies that the broker has although the journal ended them or never had them.
 
     Only for shards that the listing and the audit have followed up to the same seq.
@@ -245,7 +245,7 @@ def unrecorded(open_copies: DataFrame, listing: DataFrame) -> DataFrame:
     return _finding(filled, "duplicated", F.lit("in the broker, but not open in the journal"))
 
 
-def stuck(open_copies: DataFrame, now: datetime, grace: timedelta) -> DataFrame:
+def stuck_copies(open_copies: DataFrame, now: datetime, grace: timedelta) -> DataFrame:
     """Return leases and schedules whose time passed more than `grace` ago."""
     limit = F.lit(now - grace)
     lease = (F.col("state") == "leased") & (F.col("lease_until") < limit)
@@ -259,7 +259,7 @@ def stuck(open_copies: DataFrame, now: datetime, grace: timedelta) -> DataFrame:
     )
 
 
-def suspect(open_copies: DataFrame, now: datetime, lease: timedelta) -> DataFrame:
+def overtaken_copies(open_copies: DataFrame, now: datetime, lease: timedelta) -> DataFrame:
     """Return copies that wait although later ones of their lane went ahead more than a lease ago."""
     overtaken = open_copies.where((F.col("state") == "waiting") & (F.col("overtaken_at") < F.lit(now - lease)))
     what = F.concat(F.lit("overtaken in its lane at "), F.col("overtaken_at").cast("string"))

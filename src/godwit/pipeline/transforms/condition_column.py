@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _RELATIONS: Final = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-def chosen(expression: Expression) -> Column:
+def condition_column(expression: Expression) -> Column:
     """Return a condition that is true or false for every row, never null: what cannot be compared is not chosen."""
     match expression:
         case Compare():
@@ -27,11 +27,11 @@ def chosen(expression: Expression) -> Column:
             method = {"contains": "contains", "startsWith": "startswith", "endsWith": "endswith"}[how]
             return F.coalesce(getattr(F.col(column), method)(F.lit(text)), F.lit(False))  # noqa: FBT003
         case Not(inner):
-            return ~chosen(inner)
+            return ~condition_column(inner)
         case Both(parts):
-            return reduce(and_, map(chosen, parts))
+            return reduce(and_, map(condition_column, parts))
         case Either(parts):
-            return reduce(or_, map(chosen, parts))
+            return reduce(or_, map(condition_column, parts))
         case _:
             assert_never(expression)
 

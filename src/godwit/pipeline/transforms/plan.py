@@ -25,7 +25,7 @@ _DAY: Final = 86_400
 _NO_PAYLOAD: Final = "'{}'"
 
 
-def checked(users: DataFrame, campaign: Campaign) -> DataFrame:
+def plan_candidates(users: DataFrame, campaign: Campaign) -> DataFrame:
     """Return users as a plan needs them (`user`, `zone`, `born`, `payload`), with the `reason` against each or null."""
     given = _quoted(campaign.date_column)
     payload = ", ".join(map(_quoted, campaign.payload_columns))
@@ -63,12 +63,12 @@ def _reason() -> str:
     END"""
 
 
-def rejected(candidates: DataFrame) -> DataFrame:
+def rejected_users(candidates: DataFrame) -> DataFrame:
     """Return the users that cannot be planned, and why."""
     return candidates.where(F.col("reason").isNotNull()).select("user", "zone", F.col("given").alias("date"), "reason")
 
 
-def planned(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> DataFrame:
+def plan_messages(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -> DataFrame:
     """Return one row per message: `message_id, key, user, occurrence, deliver_at, payload`.
 
     The id is that of the campaign's message with this key, as `core.schedule.campaign_id` makes it.
@@ -141,7 +141,7 @@ def _clocks(candidates: DataFrame, horizon: Horizon) -> tuple[DataFrame, str]:
     return _table(candidates, columns), f"CASE{later} ELSE offset_0 END" if changes else "offset_0"
 
 
-def crowded(plan: DataFrame, campaign: Campaign) -> DataFrame:
+def crowded_minutes(plan: DataFrame, campaign: Campaign) -> DataFrame:
     """Return the minutes with more messages than the campaign allows, fullest first: `minute, messages`."""
     minute = F.timestamp_seconds(F.floor(F.unix_timestamp("deliver_at") / 60) * 60)
     counted = plan.groupBy(minute.alias("minute")).agg(F.count("*").alias("messages"))

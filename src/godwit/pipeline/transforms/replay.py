@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from godwit.core.journal import Event
-from godwit.pipeline.query.condition import Expression, Sort
-from godwit.pipeline.transforms.condition_column import chosen
+from godwit.pipeline.query.condition import ColumnKind, Expression
+from godwit.pipeline.transforms.condition_column import condition_column
 from godwit.pipeline.transforms.ids import uuid5
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COLUMNS: Final[dict[str, Sort]] = {
-    "queue": Sort.TEXT, "group": Sort.TEXT, "event": Sort.TEXT, "at": Sort.TIME, "worker": Sort.TEXT,
-    "message_id": Sort.TEXT, "type": Sort.TEXT, "priority": Sort.NUMBER, "lane": Sort.NUMBER,
-    "ordering_key": Sort.TEXT, "attempt": Sort.NUMBER, "failures": Sort.NUMBER, "crashes": Sort.NUMBER,
-    "ready_at": Sort.TIME, "deliver_at": Sort.TIME, "expires_at": Sort.TIME, "wait_ms": Sort.NUMBER,
-    "run_ms": Sort.NUMBER, "size": Sort.NUMBER, "error_kind": Sort.TEXT, "error_fingerprint": Sort.TEXT,
-    "schedule_id": Sort.TEXT, "campaign": Sort.TEXT, "replay_of": Sort.TEXT,
+_TEXT, _NUMBER, _TIME = ColumnKind.TEXT, ColumnKind.NUMBER, ColumnKind.TIME
+COLUMNS: Final[dict[str, ColumnKind]] = {
+    "queue": _TEXT, "group": _TEXT, "event": _TEXT, "at": _TIME, "worker": _TEXT,
+    "message_id": _TEXT, "type": _TEXT, "priority": _NUMBER, "lane": _NUMBER,
+    "ordering_key": _TEXT, "attempt": _NUMBER, "failures": _NUMBER, "crashes": _NUMBER,
+    "ready_at": _TIME, "deliver_at": _TIME, "expires_at": _TIME, "wait_ms": _NUMBER,
+    "run_ms": _NUMBER, "size": _NUMBER, "error_kind": _TEXT, "error_fingerprint": _TEXT,
+    "schedule_id": _TEXT, "campaign": _TEXT, "replay_of": _TEXT,
 }  # fmt: skip
 """What a condition may speak of."""
 READ: Final = (*COLUMNS, "shard", "publish_seq", "copy", "body")
@@ -34,13 +35,13 @@ NAMESPACE: Final = uuid.UUID("1f6b9f0e-9a53-5c0e-8f0c-3f8a7f3f0d52")
 _ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
 
 
-def selected(rows: DataFrame, condition: Expression) -> DataFrame:
+def select_copies(rows: DataFrame, condition: Expression) -> DataFrame:
     """Return the copies that the chosen rows tell of: `shard, queue, group, publish_seq, message_id, body`.
 
     The body is null where the journal did not keep it, or holds the arrival no longer.
     """
     copies = (
-        rows.where(chosen(condition) & F.col("publish_seq").isNotNull() & F.col("group").isNotNull())
+        rows.where(condition_column(condition) & F.col("publish_seq").isNotNull() & F.col("group").isNotNull())
         .select("shard", "queue", "group", "publish_seq")
         .distinct()
     )
@@ -53,7 +54,9 @@ def selected(rows: DataFrame, condition: Expression) -> DataFrame:
     return copies.join(bodies, ["shard", "publish_seq"], "left")
 
 
-def messages(copies: DataFrame, replay_id: str, *, start_ms: int, window_ms: int, queue: str | None) -> DataFrame:
+def replay_messages(
+    copies: DataFrame, replay_id: str, *, start_ms: int, window_ms: int, queue: str | None
+) -> DataFrame:
     """Return what is sent: `id, queue, group, replay_of, deliver_at, body`, spread over the window if there is one.
 
     The id follows from the replay, the message and the group, so that a replay sent twice arrives once. A message
