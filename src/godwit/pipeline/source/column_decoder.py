@@ -1,8 +1,8 @@
-"""From chunks to Arrow without a Python object per value: columns are cut out of the bytes that were read.
+"""Decodes chunks to Arrow by column, without a Python object per value.
 
-Chunks are ordered by event, so that rows of one layout lie one after the other; their values are found place by place
-(`packed`), numbers are copied by numpy and texts by Arrow. One batch holds all events of its chunks, those of one event
-side by side; rows of a table have no order anyway.
+Chunks are ordered by event, so that rows of one layout are adjacent; `msgpack_values` finds their values offset by
+offset, numpy copies numbers and Arrow copies texts. One batch holds all events of its chunks, those of one event side
+by side; rows of a table have no order anyway.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _Piece = tuple[int, ByteOffsets, ByteOffsets]
 
 
 def batch_of(chunks: Sequence[bytes], schema: pa.Schema, shard: str, after: int, until: int) -> pa.RecordBatch:
-    """Return the rows of chunks beyond `after` and up to `until` as columns.
+    """Return the rows of chunks after `after` and up to `until` as columns.
 
-    Raises `Unexpected` when they hold something that only decoding can tell.
+    Raises `Unexpected` when the chunks hold something that only `row_decoder` can decode.
     """
     headers = _Headers(chunks)
     rows = _Rows(chunks, headers)
@@ -56,7 +56,7 @@ def _column(field: pa.Field, headers: _Headers, rows: _Rows, shard: str) -> pa.A
 
 
 class _Headers:
-    """The headers of chunks."""
+    """The headers of chunks as columns."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
         self._packed = MsgpackValues(chunks)
@@ -73,14 +73,14 @@ class _Headers:
         if not self.counts.all() or (self.counts > sizes).any():
             raise Unexpected
         self.values, _ = self._packed.lengths(self.inside)
-        """How many values the first row of a chunk has; the others prove to have as many."""
+        """How many values the first row of a chunk has; reading the other rows proves that they have as many."""
 
     def numbers(self, name: str) -> ByteOffsets:
-        """Return a number of each chunk; none may lack it."""
-        found, there = self._packed.numbers(self.places[name])
+        """Return a number of each chunk; refuse a null."""
+        numbers, there = self._packed.numbers(self.places[name])
         if there is not None:
             raise Unexpected
-        return found
+        return numbers
 
     def texts(self, name: str, type_: pa.DataType) -> pa.Array:
         """Return a text of each chunk."""
@@ -93,10 +93,10 @@ class _Headers:
         if _is_number(type_):
             values, there = self._packed.numbers(self.places[name])
             return _numbers(values[chunk], None if there is None else there[chunk], type_)
-        told = self.texts(name, type_)
-        if told[0] == told[-1] and len(told.unique()) == 1:
-            return repeated(told[0].as_py(), type_, len(chunk))
-        runs = pa.RunEndEncodedArray.from_arrays(rows.ends, told.take(rows.order))
+        texts = self.texts(name, type_)
+        if texts[0] == texts[-1] and len(texts.unique()) == 1:
+            return repeated(texts[0].as_py(), type_, len(chunk))
+        runs = pa.RunEndEncodedArray.from_arrays(rows.ends, texts.take(rows.order))
         return pc.run_end_decode(runs)
 
 
@@ -180,7 +180,7 @@ def _numbers(values: ByteOffsets, there: Flags | None, type_: pa.DataType) -> pa
 def _texts(
     packed: MsgpackValues, begins: ByteOffsets, ends: ByteOffsets, there: Flags | None, type_: pa.DataType
 ) -> pa.Array:
-    """Copy texts out of the bytes: Arrow sees texts and what lies between them in turns, and takes every other one."""
+    """Copy texts out of the bytes: Arrow sees texts and the bytes between them in turns, and takes every other one."""
     size = len(begins)
     if there is not None and not there.any():
         return repeated(None, type_, size)
@@ -190,12 +190,12 @@ def _texts(
     offsets[0:-1:2], offsets[1::2] = begins, ends
     offsets[-1] = packed.size
     turns = pa.Array.from_buffers(type_, 2 * size, [None, pa.py_buffer(offsets), pa.py_buffer(packed.data)])
-    found = turns.take(_every_other(size))
+    taken = turns.take(_every_other(size))
     try:
-        found.validate(full=True)
+        taken.validate(full=True)
     except pa.ArrowInvalid as error:
         raise Unexpected from error
-    return pa.Array.from_buffers(type_, size, [*_known(there), *found.buffers()[1:]])
+    return pa.Array.from_buffers(type_, size, [*_known(there), *taken.buffers()[1:]])
 
 
 def _known(there: Flags | None) -> list[Any]:

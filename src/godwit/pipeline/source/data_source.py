@@ -1,7 +1,7 @@
-"""`spark.read.format("godwit")` and `spark.readStream.format("godwit")`: journals as tables.
+"""The data source `godwit` of Spark: `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`.
 
-Spark finds the class through `pyspark_godwit`. It is made in one process, pickled, and used in others; nothing is
-opened before a method needs it, and what was opened is closed before the method returns.
+Spark finds the class through `pyspark_godwit`. An instance is made in one process, pickled, and used in others; each
+method opens what it needs and closes it before it returns.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class JournalReader(DataSourceReader):
         self._options, self._schema = options, arrow_schema(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the ranges; refuses offsets that the journals no longer hold."""
+        """Plan the ranges; refuse offsets that the journals no longer hold."""
         options = self._options
         with SyncBroker(options.url) as opened:
             shards = opened.ask(lambda journal: chosen_shards(journal, options))
             start = opened.ask(lambda journal: resolve(journal, options.starting, options))
             end = opened.ask(lambda journal: resolve(journal, options.ending, options))
         check_available(start, shards, end, fail=options.fail_on_data_loss)
-        found = task_ranges(ranges(start, end, shards), options.rows_per_partition)
+        parts = task_ranges(ranges(start, end, shards), options.rows_per_partition)
         # Spark takes an empty list as one partition without a value.
-        return [RangePartition(part) for part in found] or [RangePartition(RowRange("", "", 0, 0))]
+        return [RangePartition(part) for part in parts] or [RangePartition(RowRange("", "", 0, 0))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the rows of one range."""
+        """Yield the rows of one range."""
         return _read(self._options, partition, self._schema)
 
 
@@ -70,7 +70,7 @@ class JournalStreamReader(JournalStream, DataSourceStreamReader):
         return [RangePartition(part) for part in self.parts(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the rows of one range."""
+        """Yield the rows of one range."""
         return _read(self._options, partition, self._schema)
 
 
@@ -82,7 +82,7 @@ class GodwitSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the word for `format`."""
+        """Return the name for `format`."""
         return "godwit"
 
     def schema(self) -> StructType:
@@ -91,7 +91,7 @@ class GodwitSource(DataSource):
         return partials_schema() if wanted.strip().lower() == "true" else journal_schema()
 
     def reader(self, schema: StructType) -> JournalReader:
-        """Return a reader of what there is."""
+        """Return a reader of the rows there are now."""
         options = read_options(self.options)
         check_columns(schema, partials=options.partials)
         return JournalReader(options, schema)
@@ -107,7 +107,7 @@ class GodwitSource(DataSource):
         return StreamWriter(write_options(self.options, stream=True), schema)
 
     def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 # Spark's name
-        """Return a reader of what comes."""
+        """Return a reader of the rows that will come."""
         options = read_options(self.options)
         check_columns(schema, partials=options.partials)
         return JournalStreamReader(options, schema)
@@ -119,8 +119,8 @@ def _only_append(*, overwrite: bool) -> None:
 
 
 def _read(options: ReadOptions, partition: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    wanted: RowRange = partition.value
-    if wanted.rows <= 0:
+    row_range: RowRange = partition.value
+    if row_range.rows <= 0:
         return iter(())
-    turner = PartialSums(wanted.shard) if options.partials else ChunkDecoder(schema, wanted.shard)
-    return read_batches(options.url, wanted, turner, fail_on_data_loss=options.fail_on_data_loss)
+    converter = PartialSums(row_range.shard) if options.partials else ChunkDecoder(schema, row_range.shard)
+    return read_batches(options.url, row_range, converter, fail_on_data_loss=options.fail_on_data_loss)

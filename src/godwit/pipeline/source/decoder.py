@@ -1,7 +1,8 @@
-"""From chunks of a journal to Arrow.
+"""Decodes chunks of a journal to Arrow batches: by column where possible, otherwise by row.
 
-Columns are cut out of the chunks' bytes (`columnwise`). Where those hold something unexpected (rows of unequal length,
-values of another kind, damage), they are decoded row by row (`rowwise`), which knows it all or names what is wrong.
+Columns are cut out of the chunks' bytes (`column_decoder`). When those hold something unexpected (rows of unequal
+length, values of another kind, damage), the chunks are decoded row by row (`row_decoder`), which knows all forms or
+names what is wrong.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ BATCH_BYTES: Final = 1 << 24
 
 
 class ChunkDecoder:
-    """Turns chunks of one shard into batches of a schema's columns."""
+    """Decodes chunks of one shard to batches of a schema's columns."""
 
     def __init__(self, schema: pa.Schema, shard: str, *, batch_rows: int = BATCH_ROWS) -> None:
         self._schema, self._shard, self._batch_rows = schema, shard, batch_rows
-        self._rowwise = RowDecoder(schema, shard)
+        self._row_decoder = RowDecoder(schema, shard)
         self._gathered: list[bytes] = []
         self._after = self._until = self._last = self._bytes = 0
 
     def add(self, chunks: Sequence[bytes], after: int, until: int) -> int:
-        """Gather the rows of chunks beyond `after` and up to `until`; return the seq of the last chunk's last row."""
+        """Gather the rows of chunks after `after` and up to `until`; return the seq of the last chunk's last row."""
         if not self._gathered:
             self._after = after
         self._gathered += chunks
@@ -39,18 +40,18 @@ class ChunkDecoder:
         return self._last
 
     def full(self) -> Iterator[pa.RecordBatch]:
-        """Give what was gathered when it has enough rows."""
+        """Yield the gathered rows when they are enough for a batch."""
         if self._last - self._after >= self._batch_rows or self._bytes >= BATCH_BYTES:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Give what is left."""
+        """Yield the remaining rows."""
         chunks, self._gathered, self._bytes = self._gathered, [], 0
         if not chunks:
             return
         try:
-            found = batch_of(chunks, self._schema, self._shard, self._after, self._until)
+            batch = batch_of(chunks, self._schema, self._shard, self._after, self._until)
         except Unexpected:
-            yield from self._rowwise.batches(chunks, self._after, self._until)
+            yield from self._row_decoder.batches(chunks, self._after, self._until)
         else:
-            yield found
+            yield batch

@@ -1,7 +1,7 @@
-"""MessagePack read at many places at once: one step of numpy for ten thousand values, no Python object for any.
+"""MessagePack values read at many byte offsets at once: one numpy step for ten thousand values.
 
-Only what rows of a journal are made of is known here: null, whole numbers, texts and bytes. Whatever else turns up is
-`Unexpected`, and whoever asked decodes value by value instead.
+Only the types in journal rows are known: null, whole numbers, texts and bytes. Any other value raises `Unexpected`, and
+the caller decodes value by value instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PADDING: Final = bytes(16)
 
 
 class Unexpected(Exception):
-    """Something that is not read here; nothing is wrong yet, the slower way may know it."""
+    """A value that this module does not read; `row_decoder` may know it."""
 
 
 # What the first byte of a value says about it.
@@ -68,11 +68,11 @@ class MsgpackValues:
         self._words = np.ndarray((self.size + 8,), ">u8", buffer=self.data, strides=(1,))
 
     def first(self, places: ByteOffsets) -> Bytes:
-        """Return the first byte of each value; places beyond the end have nothing that is known."""
+        """Return the first byte of each value; offsets beyond the end give an unknown one."""
         return self.bytes.take(places, mode="clip")
 
     def behind(self, places: ByteOffsets) -> ByteOffsets:
-        """Return where the next values begin; the same place again where a value is not known."""
+        """Return where the next values begin; the same offset where a value is unknown."""
         first = self.first(places)
         sizes = _SIZE.take(first)
         if sizes.max(initial=0) >= _COUNTED:
@@ -81,7 +81,7 @@ class MsgpackValues:
         return places + sizes
 
     def numbers(self, places: ByteOffsets) -> tuple[ByteOffsets, Flags | None]:
-        """Return whole numbers, and which of them are there when some are null."""
+        """Return whole numbers, and which of them are present when some are null."""
         first = self.first(places)
         if first.max(initial=0) < NIL // 2:
             return first.astype(np.int64), None
@@ -89,18 +89,18 @@ class MsgpackValues:
         highest = kinds.max()
         if highest > _SIGNED:
             raise Unexpected
-        found = self._unsigned(places, first)
+        values = self._unsigned(places, first)
         signed = kinds == _SIGNED if highest == _SIGNED else None
         there = kinds != _NULL if kinds.min() == _NULL else None
-        if found.max() > _LARGEST and (found[kinds == _UNSIGNED] > _LARGEST).any():
+        if values.max() > _LARGEST and (values[kinds == _UNSIGNED] > _LARGEST).any():
             raise Unexpected
         if signed is None:
-            return found.view(np.int64), there
+            return values.view(np.int64), there
         below = self._word(places, first).view(np.int64) >> _SHIFT.take(first).view(np.int64)
-        return np.where(signed, below, found.view(np.int64)), there
+        return np.where(signed, below, values.view(np.int64)), there
 
     def texts(self, places: ByteOffsets, kind: int) -> tuple[ByteOffsets, Flags | None]:
-        """Return where texts (or bytes, by `kind`) begin, and which are there when some are null."""
+        """Return where texts (or bytes, by `kind`) begin, and which are present when some are null."""
         first = self.first(places)
         there = _KIND.take(first) == kind
         begins = places + _HEAD.take(first)
@@ -124,10 +124,10 @@ class MsgpackValues:
         return counts, places + np.where(few, 1, np.where(many, 3, 5))
 
     def rows(self, begin: int, end: int, values: int, count: int) -> list[ByteOffsets]:
-        """Return the places of the values of `count` arrays of so many values each that fill a stretch, and their ends.
+        """Return the offsets of the values of `count` arrays of `values` values that fill a stretch, and their ends.
 
-        Where they begin is guessed from the bytes that begin such an array, and proven by what follows: the first one
-        begins with the stretch, each other where the one before it ends, and the last one ends with the stretch.
+        The beginnings are guessed from the bytes that begin such an array, and proven by what follows: the first array
+        begins with the stretch, each other one where its predecessor ends, and the last one ends with the stretch.
         """
         found, inside = self._candidates(begin, end, values)
         places = [inside]
@@ -139,7 +139,7 @@ class MsgpackValues:
             ends[behind[behind <= end]] = True
             ends[begin] = True
             real = ends[found]
-            found, places = found[real], [one[real] for one in places]
+            found, places = found[real], [offsets[real] for offsets in places]
             behind = places[-1]
         whole = len(found) == count and found[0] == begin and behind[-1] == end
         if not whole or not np.array_equal(behind[:-1], found[1:]):
@@ -147,7 +147,7 @@ class MsgpackValues:
         return places
 
     def _candidates(self, begin: int, end: int, values: int) -> tuple[ByteOffsets, ByteOffsets]:
-        """Return places that look like beginnings of arrays, and where their first values would be."""
+        """Return offsets that look like beginnings of arrays, and the offsets of their first values."""
         stretch = self.bytes[begin:end]
         if values < _FEW_VALUES:
             found = np.flatnonzero(stretch == FEW + values) + begin
@@ -165,11 +165,11 @@ class MsgpackValues:
         return found, inside
 
     def _word(self, places: ByteOffsets, first: Bytes) -> npt.NDArray[np.uint64]:
-        found: npt.NDArray[np.uint64] = self._words[np.minimum(places + _AHEAD.take(first), self.size)].astype(
+        words: npt.NDArray[np.uint64] = self._words[np.minimum(places + _AHEAD.take(first), self.size)].astype(
             np.uint64
         )
-        return found
+        return words
 
     def _unsigned(self, places: ByteOffsets, first: Bytes) -> npt.NDArray[np.uint64]:
-        found: npt.NDArray[np.uint64] = self._word(places, first) >> _SHIFT.take(first)
-        return found
+        values: npt.NDArray[np.uint64] = self._word(places, first) >> _SHIFT.take(first)
+        return values

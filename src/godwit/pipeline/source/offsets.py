@@ -1,7 +1,7 @@
-"""Where a read begins and ends: offsets of shards, and what is missing between them.
+"""Offsets of shards: where a read begins and ends, and which rows between are lost.
 
-An offset, as Spark keeps it, is `{shard: {"epoch": ..., "seq": ...}}`, everything up to and including `seq` being
-behind it. A shard that an offset does not name has not been read at all: it begins with its first row.
+An offset, as Spark keeps it, is `{shard: {"epoch": ..., "seq": ...}}`; everything up to and including `seq` has been
+read. A shard that an offset does not name has not been read at all and begins with its first row.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class RowRange(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return self.until - self.after
 
 
 def queue_of(shard: str) -> str:
-    """Return the queue whose journal a shard is."""
+    """Return the queue of a shard."""
     return shard.rpartition("#")[0]
 
 
 async def chosen_shards(journal: Journal, options: ReadOptions) -> Mapping[str, ShardEnds]:
-    """Return what the journals of the queues asked for hold; refuses a queue that never was."""
+    """Return the shards of the chosen queues with what they hold; refuse a queue that never existed."""
     shards = await journal.shards()
     known = {queue_of(shard) for shard in shards}
     for queue in options.queues:
@@ -57,7 +57,7 @@ async def chosen_shards(journal: Journal, options: ReadOptions) -> Mapping[str, 
 
 
 async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Positions:
-    """Return the places that `asked` stands for now."""
+    """Return the positions that `asked` means now."""
     shards = await chosen_shards(journal, options)
     match asked:
         case dict():
@@ -77,7 +77,7 @@ async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Pos
 
 
 async def _position_before(journal: Journal, shard: str, ends: ShardEnds, at_ms: int) -> Position:
-    """Return the place right before the first row at or after an instant; times never decrease within a shard."""
+    """Return the position right before the first row at or after an instant; times never decrease within a shard."""
     low, high = ends.first_seq - 1, ends.last_seq
     while low < high:
         middle = (low + high) // 2
@@ -90,7 +90,7 @@ async def _position_before(journal: Journal, shard: str, ends: ShardEnds, at_ms:
 
 
 def check_available(places: Positions, shards: Mapping[str, ShardEnds], names: Iterable[str], *, fail: bool) -> None:
-    """Raise what journals no longer hold behind places, or say it in the log; `names` are the shards that count."""
+    """Raise or, without `fail`, log the rows of `names` that the journals no longer hold after `places`."""
     for shard in sorted(names):
         lost = lost_rows(shard, places.get(shard), shards[shard]) if shard in shards else None
         if lost is None:
@@ -101,42 +101,42 @@ def check_available(places: Positions, shards: Mapping[str, ShardEnds], names: I
 
 
 def lost_rows(shard: str, place: Position | None, ends: ShardEnds) -> JournalLost | None:
-    """Say what a reader at `place` has lost of a shard, if anything."""
+    """Return the rows of a shard that a reader at `place` has lost, or None."""
     if place is None:
         place = Position(ends.epoch, 0)
     if place.epoch == ends.epoch and ends.first_seq - 1 <= place.seq <= ends.last_seq:
         return None
     held = f"rows {ends.first_seq:,} to {ends.last_seq:,} of epoch {ends.epoch}"
-    # How many rows another journal of this name had, nobody knows.
+    # How many rows an earlier journal of this name had is unknown.
     rows = ends.first_seq - 1 - place.seq if place.epoch == ends.epoch and place.seq < ends.first_seq else None
     return JournalLost(shard, f"what follows row {place.seq:,} of epoch {place.epoch}", held, rows)
 
 
 def ranges(start: Positions, end: Positions, shards: Mapping[str, ShardEnds]) -> Iterator[RowRange]:
-    """Give the rows between two offsets that the journals still hold."""
+    """Yield the rows between two offsets that the journals still hold."""
     for shard, until in sorted(end.items()):
         ends = shards.get(shard)
         if ends is None or ends.epoch != until.epoch:
             continue
-        place = start.get(shard)
-        after = place.seq if place is not None and place.epoch == until.epoch else 0
-        found = RowRange(shard, until.epoch, max(after, ends.first_seq - 1), min(until.seq, ends.last_seq))
-        if found.rows > 0:
-            yield found
+        position = start.get(shard)
+        after = position.seq if position is not None and position.epoch == until.epoch else 0
+        unread = RowRange(shard, until.epoch, max(after, ends.first_seq - 1), min(until.seq, ends.last_seq))
+        if unread.rows > 0:
+            yield unread
 
 
-def task_ranges(found: Iterable[RowRange], rows: int | None, *, at_once: int | None = None) -> list[RowRange]:
-    """Return ranges for tasks: of at most so many rows, or of as many as let all cores work with few tasks."""
-    wholes = list(found)
+def task_ranges(unread: Iterable[RowRange], rows: int | None, *, at_once: int | None = None) -> list[RowRange]:
+    """Return ranges for tasks: of at most `rows` rows, or sized so that few tasks keep all cores busy."""
+    wholes = list(unread)
     most = rows or rows_per_task(sum(whole.rows for whole in wholes), at_once or cores())
     return [part for whole in wholes for part in split(whole, most)]
 
 
 def rows_per_task(rows: int, at_once: int) -> int:
-    """Return how many of so many rows a task should read.
+    """Return how many of `rows` a task should read.
 
-    A task of Spark costs as much as reading 10,000 rows before it has read one, so tasks are large; but no core should
-    be without one, and none should wait long for the last of the others.
+    A task of Spark costs as much as reading 10,000 rows before it has read one, so tasks are large; but every core
+    should have one, and none should wait long for the last of the others.
     """
     tasks = max(-(-rows // MOST_ROWS), min(at_once, -(-rows // LEAST_ROWS)), 1)
     if tasks > at_once:
@@ -145,7 +145,7 @@ def rows_per_task(rows: int, at_once: int) -> int:
 
 
 def split(whole: RowRange, rows: int) -> Iterator[RowRange]:
-    """Give a range in equal parts of at most so many rows, so that several tasks share a busy shard."""
+    """Yield a range in equal parts of at most `rows` rows, so that several tasks share a busy shard."""
     parts = -(-whole.rows // rows)
     for part in range(parts):
         after = whole.after + whole.rows * part // parts
@@ -154,12 +154,12 @@ def split(whole: RowRange, rows: int) -> Iterator[RowRange]:
 
 
 def to_offset(places: Positions) -> dict[str, Any]:
-    """Return places as Spark keeps them; sorted, because Spark compares offsets as text."""
+    """Return positions as Spark keeps them; sorted, because Spark compares offsets as text."""
     return {shard: {"epoch": place.epoch, "seq": place.seq} for shard, place in sorted(places.items())}
 
 
 def from_offset(offset: Mapping[str, Any]) -> Positions:
-    """Return the places of an offset."""
+    """Return the positions of an offset."""
     return {shard: Position(place["epoch"], int(place["seq"])) for shard, place in offset.items()}
 
 

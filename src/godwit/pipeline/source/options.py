@@ -1,4 +1,4 @@
-"""What readers of a journal are told, checked before anything is read."""
+"""The options of a read, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -55,24 +55,26 @@ NAMES: Final = (
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return the options of a read; refuses what it does not know."""
-    said = {name.lower(): value for name, value in given.items()}
+    """Return the options of a read; refuse unknown ones."""
+    texts = {name.lower(): value for name, value in given.items()}
     known = {name.lower() for name in NAMES}
     for name in given:
         if name.lower() not in known:
             raise InvalidSetting("option", name, ", ".join(NAMES))
-    if not said.get("url"):
-        raise InvalidSetting("option url", said.get("url"), "the broker's URL, such as sqlite:///godwit.db")
+    if not texts.get("url"):
+        raise InvalidSetting("option url", texts.get("url"), "the broker's URL, such as sqlite:///godwit.db")
     options = ReadOptions(
-        url=absolute_url(said["url"]),
-        queues=tuple(part.strip() for part in said.get("queues", "").split(",") if part.strip()),
-        starting=_offsets("startingOffsets", said.get("startingoffsets", EARLIEST)),
-        ending=_offsets("endingOffsets", said.get("endingoffsets", LATEST)),
-        max_rows=_whole("maxRowsPerTrigger", said["maxrowspertrigger"]) if "maxrowspertrigger" in said else None,
-        rows_per_partition=_whole("rowsPerPartition", said["rowsperpartition"]) if "rowsperpartition" in said else None,
-        fail_on_data_loss=_boolean("failOnDataLoss", said.get("failondataloss", "true")),
-        reader=said.get("reader") or None,
-        partials=_boolean("partials", said.get("partials", "false")),
+        url=absolute_url(texts["url"]),
+        queues=tuple(part.strip() for part in texts.get("queues", "").split(",") if part.strip()),
+        starting=_offsets("startingOffsets", texts.get("startingoffsets", EARLIEST)),
+        ending=_offsets("endingOffsets", texts.get("endingoffsets", LATEST)),
+        max_rows=_whole("maxRowsPerTrigger", texts["maxrowspertrigger"]) if "maxrowspertrigger" in texts else None,
+        rows_per_partition=_whole("rowsPerPartition", texts["rowsperpartition"])
+        if "rowsperpartition" in texts
+        else None,
+        fail_on_data_loss=_boolean("failOnDataLoss", texts.get("failondataloss", "true")),
+        reader=texts.get("reader") or None,
+        partials=_boolean("partials", texts.get("partials", "false")),
     )
     if COMMITTED in (options.starting, options.ending) and options.reader is None:
         raise InvalidSetting("option reader", None, "the name whose committed positions are meant")
@@ -85,7 +87,7 @@ def reader_of(pipeline: str) -> str:
 
 
 def absolute_url(url: str) -> str:
-    """Return a URL that means the same file from any folder: workers have folders of their own."""
+    """Return a URL that names the same file from any folder: workers run in folders of their own."""
     path = url.removeprefix(_SQLITE)
     return f"{_SQLITE}{quote(str(Path(unquote(path)).absolute()))}" if url.startswith(_SQLITE) and path else url
 

@@ -1,8 +1,8 @@
-"""Journals added up where they are read: from chunks to partials, with no row in between.
+"""Adds up journals in the process that reads them: from chunks to partial sums, without rows in between.
 
-The rows of a chunk share queue, group, event and time, so a chunk is one addition; only durations are looked at one by
-one. What leaves the reading process is a row per minute, group, event and histogram bucket: the sums that
-`transforms.analytics.partials` makes of rows, in other pieces.
+The rows of a chunk share queue, group, event and time, so a chunk is one addition; only durations are read value by
+value. The result has a row per minute, group, event and histogram bucket: the sums that `transforms.analytics.partials`
+makes of rows, split differently.
 """
 
 from __future__ import annotations
@@ -28,56 +28,58 @@ _NONE: Final = np.zeros(0, np.int64)
 
 
 class PartialSums:
-    """Adds up chunks of one shard; one batch at the end holds what they amount to."""
+    """Adds up chunks of one shard; yields one batch at the end."""
 
     def __init__(self, shard: str) -> None:
         self._shard = shard
         self._sums: dict[tuple[Any, ...], _EventSum] = {}
 
     def add(self, chunks: Sequence[bytes], after: int, until: int) -> int:
-        """Add the rows of chunks beyond `after` and up to `until`; return the seq of the last chunk's last row."""
+        """Add the rows of chunks after `after` and up to `until`; return the seq of the last chunk's last row."""
         for chunk in chunks:
             after = max(after, self._add(chunk, after, until))
         return after
 
     def _add(self, chunk: bytes, after: int, until: int) -> int:
-        found, first, rows = decode_rows(chunk, self._shard, after, until)
+        decoded, first, rows = decode_rows(chunk, self._shard, after, until)
         if rows:
-            key = (found.epoch, found.queue, found.at // MINUTE_MS, found.group, found.event)
-            one = self._sums.get(key)
-            if one is None:
-                one = self._sums[key] = _EventSum(first)
-            one.add(found.event, first, found.at, found.depth or 0, rows)
-        return found.first_seq + len(found.rows) - 1
+            key = (decoded.epoch, decoded.queue, decoded.at // MINUTE_MS, decoded.group, decoded.event)
+            event_sum = self._sums.get(key)
+            if event_sum is None:
+                event_sum = self._sums[key] = _EventSum(first)
+            event_sum.add(decoded.event, first, decoded.at, decoded.depth or 0, rows)
+        return decoded.first_seq + len(decoded.rows) - 1
 
     def full(self) -> Iterator[pa.RecordBatch]:
-        """Give nothing: whatever comes may belong to a minute that is there already."""
+        """Yield nothing: further rows may belong to a minute that is there already."""
         return iter(())
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Give the partials."""
+        """Yield the partial sums."""
         if self._sums:
             try:
                 yield pa.RecordBatch.from_arrays(self._arrays(), schema=arrow_schema(partials_schema()))
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise JournalDamaged(self._shard, min(one.first for one in self._sums.values()), str(error)) from error
+                raise JournalDamaged(
+                    self._shard, min(event_sum.first for event_sum in self._sums.values()), str(error)
+                ) from error
             self._sums = {}
 
     def _arrays(self) -> list[pa.Array]:
-        sums, parts = list(self._sums.values()), [one.parts() for one in self._sums.values()]
+        sums, parts = list(self._sums.values()), [event_sum.parts() for event_sum in self._sums.values()]
         epochs, queues, minutes, groups, events = zip(*self._sums, strict=True)
         lengths = [len(buckets) for buckets, _, _ in parts]
         places = np.repeat(np.arange(len(sums)), lengths)
         buckets, n, values = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         begins = np.cumsum(lengths) - lengths
 
-        def each(told: Sequence[Any], kind: pa.DataType) -> pa.Array:
-            return pa.array(told, kind).take(pa.array(places))
+        def each(per_sum: Sequence[Any], kind: pa.DataType) -> pa.Array:
+            return pa.array(per_sum, kind).take(pa.array(places))
 
-        def once(told: list[int]) -> pa.Array:
-            """Put what a sum has as a whole into the first of its pieces."""
+        def once(per_sum: list[int]) -> pa.Array:
+            """Put a sum's own total into the first of its rows, zero into the others."""
             column = np.zeros(len(places), np.int64)
-            column[begins] = told
+            column[begins] = per_sum
             return pa.array(column)
 
         def where(wanted: Sequence[Event]) -> pa.Array:
@@ -94,24 +96,24 @@ class PartialSums:
             pc.if_else(pa.array(untimed), pa.scalar(None, pa.string()), metrics),
             pa.array(buckets.astype(np.int32), mask=untimed),
             pa.array(n),
-            each([one.first for one in sums], pa.int64()),
-            each([one.last for one in sums], pa.int64()),
-            once([one.seq_sum for one in sums]),
-            each([one.last_at for one in sums], pa.int64()),
+            each([event_sum.first for event_sum in sums], pa.int64()),
+            each([event_sum.last for event_sum in sums], pa.int64()),
+            once([event_sum.seq_sum for event_sum in sums]),
+            each([event_sum.last_at for event_sum in sums], pa.int64()),
             where(ARRIVALS),
-            once([one.originals for one in sums]),
+            once([event_sum.originals for event_sum in sums]),
             *(where([event]) for event in COUNTED.values()),
             pa.array(values),
-            each([one.peak for one in sums], pa.int64()),
+            each([event_sum.peak for event_sum in sums], pa.int64()),
         ]
 
 
 _UNTIMED: Final = NOTHING - 1
-"""Stands for no bucket until the column is made."""
+"""Stands for "no bucket" until the column is made."""
 
 
 class _EventSum:
-    """What one event amounts to in one minute of a group."""
+    """The totals of one event in one minute of a group."""
 
     __slots__ = ("first", "last", "last_at", "n", "originals", "peak", "seq_sum", "values")
 
@@ -133,17 +135,17 @@ class _EventSum:
             self.originals += _column(rows, place).count(0)
 
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return buckets, and of each how many rows and which sum of durations it has; those without one first."""
-        told = pa.array(self.values, pa.int64()).drop_null()
-        timed, n, sums = _histogram(np.sort(told.to_numpy())) if len(told) else (_NONE, _NONE, _NONE)
-        untimed = self.n - len(told)
+        """Return buckets with their numbers of rows and sums of durations; rows without a duration come first."""
+        durations = pa.array(self.values, pa.int64()).drop_null()
+        timed, n, sums = _histogram(np.sort(durations.to_numpy())) if len(durations) else (_NONE, _NONE, _NONE)
+        untimed = self.n - len(durations)
         if not untimed:
             return timed, n, sums
         return np.append(_UNTIMED, timed), np.append(untimed, n), np.append(0, sums)
 
 
 def _histogram(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the buckets of sorted values, how many are in each, and their sums."""
+    """Return the buckets of sorted values, how many values are in each, and their sums."""
     numbers = np.where(
         values < 1, NOTHING, np.ceil(np.log(np.maximum(values, 1).astype(np.float64)) / math.log(GAMMA))
     ).astype(np.int64)

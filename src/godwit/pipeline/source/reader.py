@@ -1,4 +1,4 @@
-"""Journals read from synchronous code: the bridge between Spark's workers and a broker's async port."""
+"""Reads a range of a journal chunk by chunk and yields Arrow batches."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ READ_ROWS: Final = 10_000
 
 
 class ChunkConverter(Protocol):
-    """Turns chunks of one shard into Arrow."""
+    """Converts chunks of one shard to Arrow."""
 
     def add(self, chunks: Sequence[bytes], after: int, until: int) -> int:
-        """Take the rows of chunks beyond `after` and up to `until`; return the seq of the last chunk's last row."""
+        """Add the rows of chunks after `after` and up to `until`; return the seq of the last chunk's last row."""
         ...
 
     def full(self) -> Iterator[pa.RecordBatch]:
-        """Give what need not wait for more."""
+        """Yield the batches that are complete."""
         ...
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Give what is left."""
+        """Yield the remaining rows."""
         ...
 
 
 def read_batches(
-    url: str, wanted: RowRange, turner: ChunkConverter, *, fail_on_data_loss: bool
+    url: str, wanted: RowRange, converter: ChunkConverter, *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a range as what `turner` makes of them."""
+    """Yield the rows of a range as the batches that `converter` makes."""
     # Rows live until their batch is made and hold no cycles: looking for garbage among them only costs time.
     collecting = gc.isenabled()
     gc.disable()
@@ -53,9 +53,9 @@ def read_batches(
                     continue
                 if not chunks:
                     raise JournalLost(wanted.shard, f"rows {after + 1:,} to {wanted.until:,}", "fewer")
-                after = max(after, turner.add(chunks, after, wanted.until))
-                yield from turner.full()
-        yield from turner.rest()
+                after = max(after, converter.add(chunks, after, wanted.until))
+                yield from converter.full()
+        yield from converter.rest()
     finally:
         if collecting:
             gc.enable()
@@ -68,7 +68,7 @@ def read_chunks(opened: SyncBroker, wanted: RowRange, after: int) -> list[bytes]
 
 
 def _skip(opened: SyncBroker, wanted: RowRange, after: int, lost: JournalLost, *, fail_on_data_loss: bool) -> int:
-    """Return where to go on when rows were trimmed while they were being read."""
+    """Return where to continue when rows were trimmed while they were being read."""
     ends = opened.ask(lambda journal: journal.shards()).get(wanted.shard)
     if fail_on_data_loss or ends is None or ends.epoch != wanted.epoch or ends.first_seq - 1 <= after:
         raise lost

@@ -1,8 +1,8 @@
-"""From chunks of a journal to Arrow, by way of rows: for whatever cannot be cut out of the bytes (`columnwise`).
+"""Decodes chunks to Arrow by row, for chunks that `column_decoder` cannot decode.
 
-Rows of one event share a layout, so they are gathered by event and turned over as a whole: one `zip` and one Arrow
-array per column and thousands of rows, instead of one dictionary per row. The fields of a chunk's header are repeated
-by Arrow, not by Python. Batches therefore hold one event each; rows of a table have no order anyway.
+Rows of one event share a layout, so they are gathered by event and transposed as a whole: one `zip` and one Arrow array
+per column for thousands of rows, instead of one dictionary per row. Arrow, not Python, repeats the fields of a chunk's
+header. A batch therefore holds one event; rows of a table have no order anyway.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_LAYOUT: Final[tuple[str, ...]] = ()
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The beginning of a chunk as it is stored."""
+    """The beginning of a stored chunk."""
 
     version: int
     epoch: str
@@ -40,7 +40,7 @@ class _Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class DecodedChunk(_Header, frozen=True, array_like=True, gc=False):
-    """A chunk as it is stored; rows are tuples, which cost less than lists."""
+    """A chunk with decoded rows; rows are tuples, which cost less than lists."""
 
     rows: list[tuple[Any, ...]]
 
@@ -58,43 +58,52 @@ _count = msgspec.msgpack.Decoder(_Unread).decode
 def last_seq(chunk: bytes, shard: str, after: int) -> int:
     """Return the seq of a chunk's last row."""
     try:
-        found = _count(chunk)
+        header = _count(chunk)
     except msgspec.DecodeError as error:
         raise JournalDamaged(shard, after, str(error)) from error
-    return found.first_seq + len(found.rows) - 1
+    return header.first_seq + len(header.rows) - 1
 
 
 def decode_rows(chunk: bytes, shard: str, after: int, until: int) -> tuple[DecodedChunk, int, list[tuple[Any, ...]]]:
-    """Return a chunk with the seq of its first row beyond `after`, and its rows from there up to `until`."""
+    """Return a chunk, the seq of its first row after `after`, and its rows from there up to `until`."""
     try:
-        found = _decode(chunk)
+        decoded = _decode(chunk)
     except msgspec.DecodeError as error:
         raise JournalDamaged(shard, after, str(error)) from error
-    rows, first = found.rows, found.first_seq
+    rows, first = decoded.rows, decoded.first_seq
     if first <= after or first + len(rows) - 1 > until:
         rows = rows[max(0, after + 1 - first) : max(0, until + 1 - first)]
         first = max(first, after + 1)
-    return found, first, rows
+    return decoded, first, rows
 
 
 class RowDecoder:
-    """Decodes chunks of one shard row by row, into batches of a schema's columns."""
+    """Decodes chunks of one shard row by row, to batches of a schema's columns."""
 
     def __init__(self, schema: pa.Schema, shard: str) -> None:
         self._schema, self._shard = schema, shard
 
     def batches(self, chunks: Sequence[bytes], after: int, until: int) -> Iterator[pa.RecordBatch]:
-        """Give the rows of chunks beyond `after` and up to `until`."""
+        """Yield the rows of chunks after `after` and up to `until`."""
         gathered: dict[tuple[str, int], _Rows] = {}
         for chunk in chunks:
-            found, first, rows = decode_rows(chunk, self._shard, after, until)
+            decoded, first, rows = decode_rows(chunk, self._shard, after, until)
             if rows:
-                key = (found.event, len(rows[0]))
+                key = (decoded.event, len(rows[0]))
                 if key not in gathered:
-                    gathered[key] = _Rows(found.event)
+                    gathered[key] = _Rows(decoded.event)
                 gathered[key].rows += rows
                 gathered[key].headers.append(
-                    (found.epoch, first, len(rows), found.at, found.queue, found.group, found.worker, found.depth)
+                    (
+                        decoded.epoch,
+                        first,
+                        len(rows),
+                        decoded.at,
+                        decoded.queue,
+                        decoded.group,
+                        decoded.worker,
+                        decoded.depth,
+                    )
                 )
         for like in gathered.values():
             yield self._batch(like)
@@ -108,7 +117,7 @@ class RowDecoder:
 
 
 class _Rows:
-    """Rows of one event, with the headers of the chunks they came in."""
+    """Rows of one event, with the headers of their chunks."""
 
     __slots__ = ("event", "headers", "rows")
 
@@ -118,7 +127,7 @@ class _Rows:
         self.headers: list[tuple[Any, ...]] = []
 
     def arrays(self, schema: pa.Schema, shard: str) -> list[pa.Array]:
-        """Return the columns of a schema; those that the event lacks are null."""
+        """Return the columns of a schema; columns that the event lacks are null."""
         size = len(self.rows)
         fields = dict(zip(layout_of(self.event), self._columns(), strict=False))
         header = _Repeated(self.headers, size)
@@ -175,7 +184,7 @@ class _Repeated:
 
 
 def layout_of(event: str) -> tuple[str, ...]:
-    """Return the fields of an event's rows; none are known of an event that is not."""
+    """Return the fields of an event's rows; none for an unknown event."""
     try:
         return LAYOUTS[Event(event)]
     except ValueError:
@@ -185,13 +194,13 @@ def layout_of(event: str) -> tuple[str, ...]:
 def _array(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
     first = values[0]
     if values[-1] == first and values.count(first) == len(values):
-        # Types, lanes, attempts, and whatever a queue does not use: one value for all, told ten times faster.
+        # Types, lanes, attempts, and whatever a queue does not use: one value for all, made ten times faster.
         return repeated(first, type_, len(values))
     return _array_of(values, type_)
 
 
 def repeated(value: Any, type_: pa.DataType, size: int) -> pa.Array:
-    """Return one value for so many rows: the beginning of a column that is kept, since fresh memory costs most."""
+    """Return a column of `size` equal values, sliced from a cached one, because allocating memory costs most."""
     if isinstance(value, bytes) or size > _KEPT_ROWS:
         return _column_of(value, type_, size)
     return _kept(value, type_).slice(0, size)

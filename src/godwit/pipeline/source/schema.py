@@ -1,7 +1,7 @@
-"""The journal's typed table: the columns of `journal.json`, as Spark and as Arrow know them.
+"""The journal's typed table: the columns of `journal.json` as Spark's and Arrow's schemas.
 
 `journal.json` is committed in Spark's own form (`StructType.json()`), each column with its meaning as comment; columns
-are only ever added at its end. A test holds it against the layouts of `godwit.core.journal`.
+are only ever added at its end. A test compares it with the layouts of `godwit.core.journal`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _PARTIALS: Final = (
 
 @cache
 def document() -> dict[str, Any]:
-    """Return the committed schema as it is written."""
-    found: dict[str, Any] = json.loads(files("godwit.pipeline.source").joinpath(FILE).read_text("utf-8"))
-    return found
+    """Return the committed schema as a dictionary."""
+    schema: dict[str, Any] = json.loads(files("godwit.pipeline.source").joinpath(FILE).read_text("utf-8"))
+    return schema
 
 
 @cache
@@ -42,7 +42,7 @@ def journal_schema() -> StructType:
 
 @cache
 def partials_schema() -> StructType:
-    """Return the columns of a journal that is added up where it is read: those of `transforms.analytics.partials`."""
+    """Return the columns of partial sums: those of `transforms.analytics.partials`."""
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
     kinds = {"string": StringType(), "int": IntegerType(), "long": LongType()}
@@ -51,14 +51,14 @@ def partials_schema() -> StructType:
 
 
 def columns(*names: str) -> StructType:
-    """Return the schema of some columns, in this order; what is not asked for is not decoded."""
+    """Return the schema of some columns, in this order; columns that are not asked for are not decoded."""
     from pyspark.sql.types import StructType
 
     return StructType([journal_schema()[name] for name in names])
 
 
 def check_columns(schema: StructType, *, partials: bool = False) -> None:
-    """Refuse columns that a journal does not have, or has with another type; partials have all of theirs."""
+    """Refuse columns that a journal lacks or has with another type; partial sums need exactly all of theirs."""
     if partials:
         if schema != partials_schema():
             raise InvalidSetting("schema", schema.simpleString(), f"none, or {partials_schema().simpleString()}")

@@ -1,4 +1,4 @@
-"""How a stream over journals moves on: offsets, admission of rows, loss, and what its broker is told."""
+"""A stream over journals on the driver: offsets, admission of rows, lost rows, and acknowledgement to the broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from godwit.pipeline.spark.sync_broker import SyncBroker
 
 
 class JournalStream(SupportsTriggerAvailableNow):
-    """The driver's side of a stream; lives in one Python process for as long as the query runs."""
+    """The driver's side of a stream; it lives in one Python process for as long as the query runs."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -44,41 +44,41 @@ class JournalStream(SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows is not None else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what there is now, and nothing that comes later."""
+        """Limit the stream to the rows there are now."""
         with SyncBroker(self._options.url) as opened:
             self._target = _ends(opened.ask(self._shards))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends; the shard whose next row is oldest goes first when not all fit."""
-        places = from_offset(start)
+        """Return the end of the next batch; when not all rows fit, the shard with the oldest row goes first."""
+        positions = from_offset(start)
         with SyncBroker(self._options.url) as opened:
-            # Spark never says that a query's last batch is done; it is when the next one is asked for.
-            self._acknowledge(opened, places)
+            # Spark never reports that a query's last batch is done; it is done when the next one is requested.
+            self._acknowledge(opened, positions)
             shards = opened.ask(self._shards)
             ends = self._capped(shards)
-            if self._options.fail_on_data_loss:  # otherwise it is told once, when the batch is planned
-                check_available(places, shards, shards, fail=True)
-            found = {whole.shard: whole for whole in ranges(places, ends, shards)}
-            pending = sum(whole.rows for whole in found.values())
+            if self._options.fail_on_data_loss:  # otherwise it is logged once, when the batch is planned
+                check_available(positions, shards, shards, fail=True)
+            unread = {whole.shard: whole for whole in ranges(positions, ends, shards)}
+            pending = sum(whole.rows for whole in unread.values())
             if isinstance(limit, ReadMaxRows) and pending > limit.max_rows:
-                admitted = opened.ask(lambda journal: _admit_oldest(journal, found, limit.max_rows))
-                return to_offset({**places, **_first_positions(places, ends), **admitted})
-        return to_offset({**places, **ends})
+                admitted = opened.ask(lambda journal: _admit_oldest(journal, unread, limit.max_rows))
+                return to_offset({**positions, **_first_positions(positions, ends), **admitted})
+        return to_offset({**positions, **ends})
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the ends of the journals; what lies between a batch's end and these is the lag."""
+        """Return the ends of the journals; the rows between a batch's end and these are the lag."""
         with SyncBroker(self._options.url) as opened:
             return to_offset(_ends(opened.ask(self._shards)))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the broker that everything up to `end` was read."""
+        """Acknowledge to the broker that everything up to `end` was read."""
         with SyncBroker(self._options.url) as opened:
             self._acknowledge(opened, from_offset(end))
 
     # Ours
 
     def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[RowRange]:
-        """Return the ranges between two offsets, a busy shard in several."""
+        """Return the ranges between two offsets; a shard with many rows yields several."""
         with SyncBroker(self._options.url) as opened:
             shards = opened.ask(self._shards)
         begin, until = from_offset(start), from_offset(end)
@@ -95,13 +95,13 @@ class JournalStream(SupportsTriggerAvailableNow):
         # A journal that began anew since then has nothing that was there then.
         return {name: place for name, place in self._target.items() if name in ends and ends[name].epoch == place.epoch}
 
-    def _acknowledge(self, opened: SyncBroker, places: Positions) -> None:
+    def _acknowledge(self, opened: SyncBroker, positions: Positions) -> None:
         reader = self._options.reader
         if reader is None:
             return
 
         async def commit(journal: Journal) -> None:
-            for shard, place in places.items():
+            for shard, place in positions.items():
                 await journal.commit(reader, shard, place)
 
         opened.ask(commit)
@@ -111,24 +111,24 @@ def _ends(shards: Mapping[str, ShardEnds]) -> Positions:
     return {name: Position(ends.epoch, ends.last_seq) for name, ends in shards.items()}
 
 
-def _first_positions(places: Positions, ends: Positions) -> Positions:
-    """Return places for shards of which nothing was read, so that an offset names every shard it speaks for."""
+def _first_positions(positions: Positions, ends: Positions) -> Positions:
+    """Return the first positions of shards that were not read yet, so that an offset names all of its shards."""
     return {
         shard: Position(end.epoch, 0)
         for shard, end in ends.items()
-        if shard not in places or places[shard].epoch != end.epoch
+        if shard not in positions or positions[shard].epoch != end.epoch
     }
 
 
-async def _admit_oldest(journal: Journal, found: Mapping[str, RowRange], rows: int) -> Positions:
-    """Return how far each shard may be read, oldest first, until the rows are used up."""
+async def _admit_oldest(journal: Journal, unread: Mapping[str, RowRange], rows: int) -> Positions:
+    """Return how far each shard may be read, oldest rows first, until the row limit is used up."""
     ages = {}
-    for shard, whole in found.items():
+    for shard, whole in unread.items():
         chunks = await journal.read(shard, Position(whole.epoch, whole.after), limit=1)
         ages[shard] = decode_chunk(chunks[0]).at if chunks else 0
     admitted: Positions = {}
-    for shard in sorted(found, key=lambda name: (ages[name], name)):
-        whole = found[shard]
+    for shard in sorted(unread, key=lambda name: (ages[name], name)):
+        whole = unread[shard]
         taken = min(rows, whole.rows)
         admitted[shard] = Position(whole.epoch, whole.after + taken)
         rows -= taken

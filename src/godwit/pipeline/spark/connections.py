@@ -1,6 +1,7 @@
-"""The broker and the store of a job, for synchronous code on any thread.
+"""The broker and the store of a job, callable from any thread.
 
-Spark calls back on threads of its own. Both live in one event loop on a thread of theirs; a call waits for its answer.
+Spark calls back on threads of its own. Broker and store live in one event loop on one thread; a call from another
+thread waits for its answer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ OPEN_TRIES: Final = 6
 
 
 class Connections:
-    """Opens at the start of a block what the job works on, and closes it at its end."""
+    """Opens a job's broker and store at the start of a block and closes them at its end."""
 
     def __init__(self, broker_url: str, store_url: str | None, *, feature: str = "The pipeline") -> None:
         if store_url is None:
@@ -59,21 +60,21 @@ class Connections:
                 self._loop.close()
 
     def broker(self, call: Callable[[Broker], Awaitable[T]]) -> T:
-        """Carry out a call of the broker."""
+        """Call the broker."""
         assert self._broker is not None  # noqa: S101 # open inside the block
         return self._run(call(self._broker))
 
     def pipelines(self, call: Callable[[Pipelines], Awaitable[T]]) -> T:
-        """Carry out a call of the pipelines' state."""
+        """Call the store's state of pipelines."""
         return self.store(lambda store: call(store.pipelines))
 
     def store(self, call: Callable[[Store], Awaitable[T]]) -> T:
-        """Carry out a call of the store."""
+        """Call the store."""
         assert self._store is not None  # noqa: S101 # open inside the block
         return self._run(call(self._store))
 
     def run(self, call: Awaitable[T], *, seconds: float = ANSWER_SECONDS) -> T:
-        """Carry out anything else that belongs in the same event loop."""
+        """Await anything else that belongs in the same event loop."""
         return self._run(call, seconds)
 
     async def _open(self) -> None:

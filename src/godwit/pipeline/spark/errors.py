@@ -1,4 +1,4 @@
-"""From Spark's errors to ours: what our own code raised in a worker comes back as text inside a long trace."""
+"""Translation of Spark's errors: an error raised in a worker comes back as text inside a long trace."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CLASS: Final = re.compile(r"\[[A-Z][A-Z_.0-9]+\] ?(.+)$", re.MULTILINE)
 
 
 class FailureSource(Protocol):
-    """Something that remembers the error it raised into Spark."""
+    """An object that keeps the error it raised into Spark."""
 
     failure: BaseException | None
 
 
 @contextmanager
 def translate_errors(source: FailureSource | None = None) -> Iterator[None]:
-    """Raise our own error in place of the one Spark made of it."""
+    """Raise Godwit's own error in place of the one Spark made of it."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -38,7 +38,7 @@ def translate_errors(source: FailureSource | None = None) -> Iterator[None]:
 
 @contextmanager
 def tolerate_failure(step: str) -> Iterator[None]:
-    """Go on when Spark does not do a step of an end: the end of its session does it, by force if need be."""
+    """Log and ignore Spark's failure of a shutdown step; ending the session does the step, by force if needed."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -49,13 +49,17 @@ def tolerate_failure(step: str) -> Iterator[None]:
 
 
 def translate(error: Exception) -> GodwitError:
-    """Return what went wrong in one sentence of ours, when our code said it, or in Spark's."""
+    """Return an error as one sentence: Godwit's own if a worker raised one, otherwise Spark's."""
     text = str(error)
-    said = _OURS.findall(text)
-    if said:
-        kind, sentence = said[-1]
+    own_errors = _OURS.findall(text)
+    if own_errors:
+        kind, sentence = own_errors[-1]
         return PipelineFailed(kind, sentence)
     # The last one is the cause of those before it.
-    spark = _CLASS.findall(text)
-    first = spark[-1] if spark else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    spark_messages = _CLASS.findall(text)
+    first = (
+        spark_messages[-1]
+        if spark_messages
+        else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    )
     return PipelineFailed(type(error).__name__, first)

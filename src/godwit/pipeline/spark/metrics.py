@@ -1,4 +1,4 @@
-"""Spark's progress as Prometheus metrics: a listener that counts, and a page that shows."""
+"""Spark's progress as Prometheus metrics: a streaming listener that counts, and the text exposition."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH_SECONDS: Final = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0
 
 
 class PipelineMetrics:
-    """What a pipeline's query says about itself; any thread may ask."""
+    """The metrics of a pipeline's query; safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -58,17 +58,17 @@ class PipelineMetrics:
         return (self._rows, self._batches, self._seconds, self._rate, self._lag, self._last, self._running)
 
     def running(self, pipeline: str, *, yes: bool) -> None:
-        """Say whether a query runs."""
+        """Record whether a query runs."""
         with self._lock:
             self._running.put((pipeline,), float(yes))
 
     def note(self, batch: int, rows: int) -> None:
-        """Say how many journal rows a batch has; Spark knows only how many it was given, which may be sums."""
+        """Record how many journal rows a batch has; Spark counts only the rows it was given, which may be sums."""
         with self._lock:
             self._noted[batch] = rows
 
     def batch(self, pipeline: str, batch: int, *, rows: int, seconds: float, at: float) -> int:
-        """Count a batch with the rows that were noted, else with `rows`; return how many."""
+        """Count a batch with the rows noted for it, or with `rows` if none were; return the number."""
         with self._lock:
             read = self._noted.pop(batch, rows)
             self._rows.add((pipeline,), read)
@@ -79,7 +79,7 @@ class PipelineMetrics:
         return read
 
     def lag(self, pipeline: str, left: Mapping[str, int]) -> None:
-        """Say how far each shard is behind."""
+        """Record how many rows each shard is behind."""
         with self._lock:
             for shard, rows in left.items():
                 self._lag.put((pipeline, shard), rows)
@@ -91,17 +91,17 @@ class PipelineMetrics:
 
 
 class ProgressListener(StreamingQueryListener):
-    """Listens to the queries of a session and keeps the books of one pipeline."""
+    """A listener on a session's queries that updates the metrics of one pipeline."""
 
     def __init__(self, metrics: PipelineMetrics, pipeline: str) -> None:
         self._metrics, self._pipeline = metrics, pipeline
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, ARG002 # Spark's name
-        """Note that the query runs."""
+        """Record that the query runs."""
         self._metrics.running(self._pipeline, yes=True)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 # Spark's name
-        """Count a batch and see how far the journal is ahead."""
+        """Count a batch and update the lag of its shards."""
         progress = event.progress
         seconds = progress.durationMs.get("triggerExecution", 0) / 1000
         rows = self._metrics.batch(
@@ -120,16 +120,16 @@ class ProgressListener(StreamingQueryListener):
         )  # fmt: skip
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 # Spark's name
-        """Do nothing: an idle query is well."""
+        """Ignore an idle query."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, ARG002 # Spark's name
-        """Note that the query ended."""
+        """Record that the query ended."""
         self._metrics.running(self._pipeline, yes=False)
 
 
 @contextmanager
 def metrics_listener(spark: SparkSession, metrics: PipelineMetrics, pipeline: str) -> Iterator[None]:
-    """Keep a pipeline's books while the block runs."""
+    """Update a pipeline's metrics from Spark's progress events while the block runs."""
     listener = ProgressListener(metrics, pipeline)
     spark.streams.addListener(listener)
     try:
@@ -140,18 +140,18 @@ def metrics_listener(spark: SparkSession, metrics: PipelineMetrics, pipeline: st
 
 
 def lag_rows(end: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many rows of each shard lie behind a batch's end; both are offsets."""
+    """Return how many rows of each shard lie between a batch's end and the journal's end; both are offsets."""
     return {
-        shard: max(0, int(place["seq"]) - int(end[shard]["seq"]) if shard in end else int(place["seq"]))
-        for shard, place in latest.items()
+        shard: max(0, int(position["seq"]) - int(end[shard]["seq"]) if shard in end else int(position["seq"]))
+        for shard, position in latest.items()
     }
 
 
 def _offset(text: Any) -> dict[str, Any]:
     if not isinstance(text, str) or not text.startswith("{"):
         return {}
-    found: dict[str, Any] = json.loads(text)
-    return found
+    offset: dict[str, Any] = json.loads(text)
+    return offset
 
 
 def _instant(text: str) -> float:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def serve_metrics(
     connections: Connections, metrics: PipelineMetrics, port: int | None
 ) -> Iterator[TelemetryServer | None]:
-    """Serve a pipeline's metrics while the block runs; not at all without a port."""
+    """Serve a pipeline's metrics while the block runs; without a port, do nothing."""
     if port is None:
         yield None
         return

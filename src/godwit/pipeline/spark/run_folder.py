@@ -1,4 +1,4 @@
-"""The folder of one run: everything temporary is in it, and it goes when the run ends, however it ends."""
+"""The folder of one run: holds everything temporary, removed however the run ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCK: Final = "in-use"
 
 @contextmanager
 def run_folder(parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder that is removed with the block; folders of runs that were killed are removed first."""
+    """Make a folder that is removed with the block; folders of killed runs are removed first."""
     root = parent if parent is not None else Path(tempfile.gettempdir())
     sweep(root)
     folder, lock = _locked(root)
@@ -29,7 +29,7 @@ def run_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def _locked(root: Path) -> tuple[Path, int]:
-    """Return a new folder and its lock; another run's sweep may take away one that is not locked yet."""
+    """Return a new folder and its lock; retry when a concurrent sweep removed the folder before it was locked."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
         lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
@@ -40,7 +40,7 @@ def _locked(root: Path) -> tuple[Path, int]:
 
 
 def sweep(root: Path) -> int:
-    """Remove folders whose run is over; return how many. The lock of a run ends with its process, killed or not."""
+    """Remove folders whose run is over; return how many. A run's lock is released when its process ends."""
     removed = 0
     for folder in root.glob(f"{PREFIX}*"):
         with suppress(OSError):

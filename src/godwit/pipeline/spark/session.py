@@ -1,8 +1,9 @@
-"""Starting and ending Spark: quiet, in a folder of its own, with nothing left behind.
+"""Spark sessions: started quietly in a run folder of their own, ended with their JVM.
 
-A session has a run folder for everything Spark writes by the way (`spark.local.dir`, `java.io.tmpdir`, the warehouse,
-the JVM's log). It goes with the session; the folder of a driver that was killed goes when the next one starts. The JVM
-ends with the session, and by itself when its driver is killed, because it reads the end of its standard input.
+A session keeps everything Spark writes on the side (`spark.local.dir`, `java.io.tmpdir`, the warehouse, the JVM's log)
+in its run folder. The folder is removed with the session; the folder of a killed driver is removed when the next
+session starts. The JVM ends with the session, and when its driver is killed, because it reads the end of its standard
+input.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 LOCAL: Final = "local[*]"
 LEAST_JAVA: Final = 17
 QUICK: Final = "-XX:TieredStopAtLevel=1"
-"""Compiles fast and once: what a job of seconds needs. One that lasts takes the time for code that runs faster."""
+"""Compiles fast and once, which suits jobs of seconds; longer jobs take the time for faster code."""
 JVM_OPTIONS: Final = (
     "-XX:+UseSerialGC",  # one heap, two cores: parallel collectors only add threads
     QUICK,
@@ -68,10 +69,10 @@ def spark_session(
     log_level: str = "error",
     lasting: bool = False,
 ) -> Iterator[SparkSession]:
-    """Start Spark for one job and end it, its JVM and its temporary files with the block.
+    """Start Spark for one job; stop it, its JVM and its temporary files when the block ends.
 
-    `settings` are Spark's own and win over ours; `lasting` is for jobs of more than a minute or two. There is one
-    session per process: Spark knows no more.
+    `settings` are Spark's own and win over Godwit's; `lasting` is for jobs of more than a minute or two. Spark allows
+    one session per process.
     """
     check_java()
     with run_folder() as folder:
@@ -94,7 +95,7 @@ def spark_session(
 
 @contextmanager
 def session_in(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[SparkSession]:
-    """Have a session in a JVM that is there; the JVM stays."""
+    """Open a session in a running JVM and stop it when the block ends; the JVM keeps running."""
     with _without_py4j():
         gateway = jvm.connect()
         try:
@@ -105,7 +106,7 @@ def session_in(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[Spar
 
 @contextmanager
 def _without_py4j() -> Iterator[None]:
-    """Keep to ourselves what py4j logs: what matters of it is raised too, and a Ctrl-C is told by the command."""
+    """Silence py4j's log: its errors are raised as well, and the command reports a Ctrl-C itself."""
     root, own = logging.getLogger(), logging.getLogger("py4j")
     level = own.level
     own.setLevel(logging.CRITICAL)
@@ -131,9 +132,9 @@ def check_java() -> None:
     java = find_java()
     if java is None or not os.access(java, os.X_OK):
         raise JavaRequired("none was found" if java is None else f"JAVA_HOME has none ({java})", LEAST_JAVA)
-    asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
-    said = asked.stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+    output = answer.stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < LEAST_JAVA:
         raise JavaRequired(f"{java} is version {version[1] if version else 'unknown'}", LEAST_JAVA)
 
@@ -141,7 +142,7 @@ def check_java() -> None:
 def configuration(
     name: str, master: str, folder: Path, settings: Mapping[str, str], log_level: str, *, lasting: bool = False
 ) -> dict[str, str]:
-    """Return what Spark is told: our settings, then those of the caller."""
+    """Return Spark's configuration: Godwit's settings, overridden by those of the caller."""
     log_settings = folder / "log4j2.properties"
     log_settings.write_text(LOGGING.format(level=log_level), encoding="utf-8")
     chosen = [option for option in JVM_OPTIONS if option != QUICK or not lasting]
@@ -176,9 +177,9 @@ def configuration(
 
 
 def _cores(master: str) -> int:
-    """Return how many tasks a local master runs at once; one partition for each is enough for what jobs shuffle."""
-    found = re.match(r"local\[(\d+)", master)
-    return int(found[1]) if found else cores() if "*" in master else 1
+    """Return how many tasks a local master runs at once, which is also the number of shuffle partitions."""
+    match = re.match(r"local\[(\d+)", master)
+    return int(match[1]) if match else cores() if "*" in master else 1
 
 
 def _connect(conf: Mapping[str, str], gateway: Any, folder: Path) -> SparkSession:
@@ -196,7 +197,7 @@ def _connect(conf: Mapping[str, str], gateway: Any, folder: Path) -> SparkSessio
 
 
 def _end(jvm: Jvm, gateway: Any) -> None:
-    """Stop the context; a JVM that does not answer is killed, so that nothing waits for it."""
+    """Stop the context; kill a JVM that does not answer within `STOP_SECONDS`."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

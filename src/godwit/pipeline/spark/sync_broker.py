@@ -1,4 +1,4 @@
-"""A broker called from synchronous code in one thread, as Spark's workers and planners need it."""
+"""A broker called from synchronous code in one thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SyncBroker:
-    """A broker opened in this thread, asked synchronously. It belongs to the process that opened it."""
+    """A broker opened in this thread and called synchronously. It belongs to the process that opened it."""
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
@@ -42,11 +42,11 @@ class SyncBroker:
         return self._broker
 
     def ask(self, question: Callable[[Journal], Awaitable[T]]) -> T:
-        """Return the answer to a question about the journal."""
+        """Call the journal and return its answer."""
         return self.do(lambda broker: question(broker.journal))
 
     def do(self, call: Callable[[Broker], Awaitable[T]]) -> T:
-        """Carry out a call."""
+        """Call the broker and return its answer."""
 
         async def carry_out() -> T:
             return await call(self._broker)

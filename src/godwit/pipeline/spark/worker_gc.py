@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once in its life."""
+"""Garbage collection in Spark's Python workers, made cheaper once per process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _THRESHOLD: Final = 50_000
 
 @cache
 def reduce_collections() -> None:
-    """Leave what is there now out of every collection of garbage to come.
+    """Exclude all existing objects from garbage collection, and collect less often.
 
-    Spark has a worker collect garbage after each task, and what pandas, Arrow and Spark itself have put there by then
-    takes 30 ms to look through. None of it is ever garbage. Because of that same collection there is no need to look
-    for garbage as often as Python does while a task makes rows by the thousand.
+    Spark makes a worker collect garbage after each task. Looking through what pandas, Arrow and Spark have loaded by
+    then takes 30 ms, and none of it is ever garbage. Because of that collection after each task, Python need not
+    collect as often as usual while a task makes rows by the thousand.
     """
     gc.collect()
     gc.freeze()
