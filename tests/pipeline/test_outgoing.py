@@ -56,9 +56,9 @@ def test_rows_of_which_none_is_odd_are_sealed_together_and_one_that_is_makes_all
 
     def together(payloads: list[str | None], keys: list[str | None] | None = None) -> list[Envelope] | None:
         names = [f"key-{number}" for number in range(len(payloads))] if keys is None else keys
-        return patterns.sealed_all(pa.array(names, pa.string()), pa.array(payloads, pa.string()), None)
+        return patterns.seal_rows(pa.array(names, pa.string()), pa.array(payloads, pa.string()), None)
 
-    assert together([*good]) == [patterns.sealed(f"key-{number}", one, None) for number, one in enumerate(good)]
+    assert together([*good]) == [patterns.seal_row(f"key-{number}", one, None) for number, one in enumerate(good)]
     # Deep, but not too deep; and halves of a value that together would be as many values as there are rows.
     assert together(["[" * 64 + "]" * 64]) is not None
     for odd in [*BAD, "null", "1 2", "1\n2", "[" * 65 + "]" * 65]:
@@ -100,13 +100,13 @@ async def test_what_a_batch_has_sent_is_found_page_by_page() -> None:
             key = await sent.begin([one, str(uuid.uuid4())])
             if one in sure:
                 await sent.finish(key)
-        assert await sent.already([*ids, "m-1"]) == set(sure)
-        assert await later.already(ids) == set()
+        assert await sent.sent_among([*ids, "m-1"]) == set(sure)
+        assert await later.sent_among(ids) == set()
         await drop_earlier_batches(broker, "s", "000000000009")  # another sink
         await drop_earlier_batches(broker, "s/1", "000000000001")
-        assert await sent.already(ids) == set(sure)
+        assert await sent.sent_among(ids) == set(sure)
         await drop_earlier_batches(broker, "s/1", "000000000002")
-        assert await sent.already(ids) == set()
+        assert await sent.sent_among(ids) == set()
         assert await broker.shared.scan("") == {}
 
 
@@ -115,9 +115,9 @@ async def test_a_block_is_sent_by_its_own_word_only() -> None:
         sent, known = SinkLog(broker, "s", "table"), str(uuid.uuid4())
         key = await sent.begin([known])
         await sent.finish(f"{key}0")  # of a block whose own time was over a moment before that of its mark
-        assert await sent.already([known]) == set()
+        assert await sent.sent_among([known]) == set()
         await sent.finish(key)
-        assert await sent.already([known]) == {known}
+        assert await sent.sent_among([known]) == {known}
 
 
 @pytest.mark.parametrize("payload", BAD)

@@ -1,18 +1,25 @@
-"""The data pipeline on Spark: the journal as a table, and what is made of it.
+"""The data pipeline on Spark: the journal as a table, and the results computed from it.
 
-Three kinds of modules, each with one job:
+Packages, in the order of the data:
 
-* **Transforms** (`transforms/*.py`) are pure functions from DataFrame to DataFrame. They know no path, no URL, no
-  clock and no session, so that three rows are enough to test one.
-* **Input and output** stays out of them: `source` reads journals (`spark.readStream.format("godwit")`), `sink`
-  publishes rows, `lake` keeps Parquet files behind a manifest, `positions` says how far a pipeline has come, and
-  `session` starts and ends Spark.
-* **Jobs** (`jobs/*.py`) are thin: they open a session, read, call transforms, write, and say what they did. Each has
-  one command in `godwit.cli.pipeline`.
+    spark        Spark's session, JVM, errors and metrics; the broker and the store of a job
+    source       journals as tables: `spark.read.format("godwit")` and the stream
+    sink         rows as messages: `df.write.format("godwit")`, each message once
+    batch        a batch of the journal: its parts, published once in one transaction
+    lake         Parquet files behind a manifest
+    audit        copies followed from arrival to end, carried from batch to batch
+    campaign     messages planned for users in every time zone
+    report       figures, advice and plots about a period
+    query        conditions and the whole history as one table
+    transforms   pure functions from DataFrame to DataFrame
+    jobs         one thin job per command of `godwit.cli.pipelines`
 
-Code that runs in Spark's Python workers (`source`, `sink`, `decoding`, functions given to `mapInArrow`) imports
-nothing that is not installed there: the workers see `godwit` and `pyspark_godwit` and nothing of the driver.
+Transforms know no path, URL, clock or session, so that three rows are enough to test one. Input and output belong to
+the other packages. Jobs open a session, read, call transforms, write, and return what they did.
+
+Code that runs in Spark's Python workers (`source`, `sink`, functions passed to `mapInArrow`) imports only packages that
+are installed there: workers see `godwit` and `pyspark_godwit`, and no module of the driver.
 
 Exactly once is a position in the store, compared and set in one transaction together with everything a batch writes;
-Spark's checkpoint is only a hint where to go on. No job keeps Spark state or a watermark.
+Spark's checkpoint only hints where to continue. No job keeps Spark state or a watermark.
 """

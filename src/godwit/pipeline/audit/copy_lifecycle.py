@@ -1,4 +1,4 @@
-"""The life of a copy as an audit follows it: which events are steps of it, and what state each step leads to.
+"""The lifecycle of a copy as an audit follows it: which events are steps, and which state each step leads to.
 
 A copy is unborn until it arrives; then it is waiting, leased or dead until it has ended.
 """
@@ -38,4 +38,4 @@ COLUMNS: Final = (
     "shard", "seq", "at", "event", "queue", "group", "publish_seq", "message_id", "ready_at", "deliver_at",
     "lease_until", "wait_ms", "lane", "ordering_key", "former_seq",
 )  # fmt: skip
-"""What an audit reads of a journal."""
+"""The journal columns that an audit reads."""

@@ -1,15 +1,15 @@
-"""A journal shortened to what an audit has to follow; runs in Spark's Python workers.
+"""Drops completed copies from a journal before it is audited; runs in Spark's Python workers.
 
-Nearly every copy arrives, is delivered and ends, each step from a state in which it may be taken, and all of it among
-the rows of one task. Nothing of such a life is open or wrong, so its rows are left out. What stays:
+Nearly every copy arrives, is delivered and ends, each step from a state that allows it, and all within the rows of one
+task. Such a history has nothing open and nothing wrong, so its rows are dropped. These rows stay:
 
-* lives that began or end elsewhere, or have a step too many; lives with an ordering key, because the order of a key is
-  told by all of them; replays; whatever is no step of a copy (creations and removals of groups);
-* of those that ended well, for every lane the one that was ready last: copies that wait are held against it;
-* rows without an event that say what was read of each shard (`FACTS`) and which copies arrived (`ARRIVED`).
+* histories that began or end elsewhere, or have a step too many; histories with an ordering key, because the order of a
+  key needs all of them; replays; rows that are no step of a copy (creations and removals of groups);
+* of the copies that completed, for every lane the one that was ready last: waiting copies are compared with it;
+* rows without an event that state what was read of each shard (`FACTS`) and which copies arrived (`ARRIVED`).
 
-A copy that arrives a second time in another task could have two such lives. `arrive_once` sees that none does; where
-that cannot be said the journal has to be followed as it is.
+A copy that arrives a second time in another task could have two such histories. `arrivals_are_unique` checks that none
+does; where it cannot tell, the journal has to be followed in full.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 READ: Final = (*COLUMNS, "epoch", "body")
 FACTS: Final = ("n", "first_seq", "last_seq", "seq_sum", "last_at_ms")
-"""How many rows, which, and when the last of them was written."""
+"""The number of rows, their first and last seq, the sum of their seqs, and when the last one was written."""
 ARRIVED: Final = ("lowest", "arrivals")
 """The lowest publish_seq of the copies of a group that arrived, and a bit for each from there on: set if it did."""
 MOST_ROWS: Final = 1 << 18
@@ -36,20 +36,20 @@ _NO_STEP: Final = -1
 _APART: Final = 64
 _MARKS: Final = 1 << 20
 _ALL_MARKS: Final = 1 << 24
-"""How many numbers there may be for each that is used, and in any case of a task and of all tasks: with many groups a
-queue's numbers are shared out among them."""
+"""How many numbers there may be for each used one, and in any case, of a task and of all tasks: with many groups the
+numbers of a queue are divided among them."""
 _NAMES: Final = tuple(STEPS)
 _STEP_OF: Final = {event.value: place for place, name in enumerate(_NAMES) for event in STEPS[name]}
 _AFTER: Final = np.array([STATES.index(AFTER[name]) for name in _NAMES], np.int8)
 _MAY: Final = np.array([[state in MAY.get(name, ()) for state in STATES] for name in _NAMES])
 _UNBORN, _ENDED = STATES.index("unborn"), STATES.index("ended")
 _DELIVER, _RENEW = _NAMES.index("deliver"), _NAMES.index("renew")
-_PLACE_BITS: Final = 44
-"""A publish_seq of more bits than these is not looked at: nobody has published so often."""
+_NUMBER_BITS: Final = 44
+"""A publish_seq of more bits is skipped; no queue has that many messages."""
 
 
 def schema() -> StructType:
-    """Return the columns of a shortened journal; each of them is empty somewhere."""
+    """Return the columns of the remaining rows; each column is null in some of them."""
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
     from godwit.pipeline.source.schema import columns
@@ -60,7 +60,7 @@ def schema() -> StructType:
 
 
 def drop_completed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Leave out of rows (`READ`) the lives that ended well."""
+    """Yield rows (`READ`) without those of completed copies."""
     gathered: list[pa.RecordBatch] = []
     for batch in batches:
         gathered.append(batch)
@@ -79,28 +79,31 @@ def _short(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _facts(rows: pa.Table) -> pa.Table:
     """Return what was read of each shard."""
-    told = rows.select(["shard", "epoch", "seq"]).append_column("at_ms", _ms(rows["at"]))
+    seqs = rows.select(["shard", "epoch", "seq"]).append_column("at_ms", _ms(rows["at"]))
     sums = [("seq", "count"), ("seq", "min"), ("seq", "max"), ("seq", "sum"), ("at_ms", "max")]
-    found = told.group_by(["shard", "epoch"], use_threads=False).aggregate(sums)
+    shards = seqs.group_by(["shard", "epoch"], use_threads=False).aggregate(sums)
     named = zip(FACTS, (f"{column}_{how}" for column, how in sums), strict=True)
-    columns = {"shard": found["shard"], "epoch": found["epoch"]}
-    return pa.table(columns | {fact: pc.cast(found[column], pa.int64()) for fact, column in named})
+    columns = {"shard": shards["shard"], "epoch": shards["epoch"]}
+    return pa.table(columns | {fact: pc.cast(shards[column], pa.int64()) for fact, column in named})
 
 
 def _arrived(rows: pa.Table) -> pa.Table:
-    """Return which copies arrived, by shard and group; no bits where they are too far apart, or have no number."""
-    found = rows.filter(pc.is_in(rows["event"], pa.array([event.value for event in ARRIVALS])))
+    """Return which copies arrived, by shard and group.
+
+    The bits are null where numbers are too far apart or missing.
+    """
+    arrivals = rows.filter(pc.is_in(rows["event"], pa.array([event.value for event in ARRIVALS])))
     keys = ("shard", "epoch", "group")
-    told: dict[str, list[Any]] = {name: [] for name in (*keys, *ARRIVED)}
-    numbers, codes = _numbers(found["publish_seq"], _NO_STEP), _codes(found, *keys)
+    columns: dict[str, list[Any]] = {name: [] for name in (*keys, *ARRIVED)}
+    numbers, codes = _numbers(arrivals["publish_seq"], _NO_STEP), _codes(arrivals, *keys)
     for code in np.unique(codes):
-        there = np.flatnonzero(codes == code)
+        in_group = np.flatnonzero(codes == code)
         for name in keys:
-            told[name].append(found[name][int(there[0])].as_py())
-        told["lowest"].append(int(numbers[there].min()))
-        told["arrivals"].append(_marks(numbers[there]) if code >= 0 else None)
+            columns[name].append(arrivals[name][int(in_group[0])].as_py())
+        columns["lowest"].append(int(numbers[in_group].min()))
+        columns["arrivals"].append(_marks(numbers[in_group]) if code >= 0 else None)
     kinds = {**dict.fromkeys(keys, pa.string()), "lowest": pa.int64(), "arrivals": pa.binary()}
-    return pa.table({name: pa.array(values, kinds[name]) for name, values in told.items()})
+    return pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
 
 
 def _marks(numbers: np.ndarray) -> bytes | None:
@@ -115,7 +118,7 @@ def _marks(numbers: np.ndarray) -> bytes | None:
 def arrivals_are_unique(
     arrived: Iterable[tuple[str, str, int, bytes | None]], open_before: Mapping[tuple[str, str], int]
 ) -> bool:
-    """Say whether no copy arrived twice, by what tasks say of shards and groups and the highest that was open there."""
+    """Say whether no copy arrived twice, by the arrivals of tasks and the highest open copy of each group."""
     by_group: dict[tuple[str, str], list[tuple[int, np.ndarray]]] = {}
     for shard, group, lowest, arrivals in arrived:
         if arrivals is None or lowest <= open_before.get((shard, group), _NO_STEP):
@@ -126,7 +129,7 @@ def arrivals_are_unique(
 
 
 def _overlap(sets: Sequence[tuple[int, np.ndarray]]) -> bool:
-    """Say whether a number is in more than one of these sets, or they are too far apart to say."""
+    """Say whether a number is in several of these sets, or they are too far apart to tell."""
     begin, end = min(lowest for lowest, _ in sets), max(lowest + len(marks) for lowest, marks in sets)
     if end - begin > max(_APART * sum(len(marks) for _, marks in sets), _ALL_MARKS):
         return True
@@ -137,19 +140,19 @@ def _overlap(sets: Sequence[tuple[int, np.ndarray]]) -> bool:
 
 
 class _CopyHistories:
-    """The lives of copies in a table, each a run of rows in their order."""
+    """The histories of copies in a table, each a run of rows in their order."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.stay = np.ones(len(rows), bool)
-        """Which rows an audit has to see."""
+        """The rows that an audit has to follow."""
         self._rows = rows
         steps, places, numbers = self._steps(), _codes(rows, "shard", "group"), _numbers(rows["publish_seq"], _NO_STEP)
-        told = np.flatnonzero((steps != _NO_STEP) & (places >= 0) & (numbers >= 0) & (numbers < 1 << _PLACE_BITS))
-        if not len(told):
+        step_rows = np.flatnonzero((steps != _NO_STEP) & (places >= 0) & (numbers >= 0) & (numbers < 1 << _NUMBER_BITS))
+        if not len(step_rows):
             return
-        copies = places[told] << _PLACE_BITS | numbers[told]
-        order = np.lexsort((_numbers(rows["seq"], 0)[told], copies))
-        self._at, self._copies, self._steps_there = told[order], copies[order], steps[told[order]]
+        copies = places[step_rows] << _NUMBER_BITS | numbers[step_rows]
+        order = np.lexsort((_numbers(rows["seq"], 0)[step_rows], copies))
+        self._at, self._copies, self._steps_there = step_rows[order], copies[order], steps[step_rows[order]]
         self._leave_out(self._ended_well())
 
     def _steps(self) -> np.ndarray:
@@ -158,7 +161,7 @@ class _CopyHistories:
         return _looked_up(coded, known, np.int8)
 
     def _ended_well(self) -> np.ndarray:
-        """Return the copies, in order, whose whole life is here and as it should be."""
+        """Return the copies, in order, whose whole history is here and valid."""
         real = self._steps_there != _RENEW  # which changes nothing, and is never held against a copy
         copies, steps, at = self._copies[real], self._steps_there[real], self._at[real]
         if not copies.size:
@@ -169,11 +172,11 @@ class _CopyHistories:
         was[starts] = _UNBORN
         ends = np.r_[starts[1:], len(copies)] - 1
         plain = _MAY[steps, was] & self._plain()[at]
-        found: np.ndarray = copies[starts][np.logical_and.reduceat(plain, starts) & (after[ends] == _ENDED)]
-        return found
+        completed: np.ndarray = copies[starts][np.logical_and.reduceat(plain, starts) & (after[ends] == _ENDED)]
+        return completed
 
     def _plain(self) -> np.ndarray:
-        """Say of each row whether its life may be left out as far as that row goes."""
+        """Say of each row whether it allows its copy to be dropped."""
         keyed, replays = (pc.is_valid(self._rows[name]) for name in ("ordering_key", "former_seq"))
         plain: np.ndarray = ~pc.or_(keyed, replays).to_numpy()
         return plain
@@ -194,7 +197,7 @@ class _CopyHistories:
         waited, lanes, at_ms = (
             _numbers(column, _NO_STEP) for column in (rows["wait_ms"], rows["lane"], _ms(rows["at"]))
         )
-        places = self._copies[delivered] >> _PLACE_BITS
+        places = self._copies[delivered] >> _NUMBER_BITS
         order = np.lexsort((at_ms, at_ms - waited, lanes, places))
         order = order[waited[order] >= 0]
         lane = np.stack([places[order], lanes[order]])
@@ -203,22 +206,22 @@ class _CopyHistories:
 
 
 def _codes(rows: pa.Table, *names: str) -> np.ndarray:
-    """Return a number for what each row has in some columns of texts, below zero where one is missing."""
+    """Return a number for each row's values of some text columns, below zero where one is missing."""
     codes = np.zeros(len(rows), np.int64)
     for name in names:
         coded = _coded(rows[name])
-        found = _looked_up(coded, list(range(len(coded.dictionary))), np.int64)
-        codes = np.where((codes < 0) | (found < 0), _NO_STEP, codes * len(coded.dictionary) + found)
+        numbers = _looked_up(coded, list(range(len(coded.dictionary))), np.int64)
+        codes = np.where((codes < 0) | (numbers < 0), _NO_STEP, codes * len(coded.dictionary) + numbers)
     return codes
 
 
 def _among(values: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Say which values are among known ones, which are in order."""
+    """Say which values are among known ones, which are sorted."""
     if not len(known):
         return np.zeros(len(values), bool)
     places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    found: np.ndarray = known[places] == values
-    return found
+    is_known: np.ndarray = known[places] == values
+    return is_known
 
 
 def _ms(instants: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -232,11 +235,11 @@ def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 def _looked_up(coded: pa.DictionaryArray, values: list[int], kind: type[np.generic]) -> np.ndarray:
     """Return a number for every text, below zero where there is none."""
     indices = pc.fill_null(coded.indices, len(values)).to_numpy(zero_copy_only=False)
-    found: np.ndarray = np.array([*values, _NO_STEP], kind)[indices]
-    return found
+    numbers: np.ndarray = np.array([*values, _NO_STEP], kind)[indices]
+    return numbers
 
 
 def _numbers(column: pa.ChunkedArray | pa.Array, otherwise: int) -> np.ndarray:
-    """Return a column's numbers, another where one is missing."""
-    found: np.ndarray = pc.fill_null(column.cast(pa.int64()), otherwise).to_numpy()
-    return found
+    """Return a column's numbers, with `otherwise` where one is missing."""
+    numbers: np.ndarray = pc.fill_null(column.cast(pa.int64()), otherwise).to_numpy()
+    return numbers

@@ -1,7 +1,7 @@
-"""The audit as a part of the pipeline: the copies open so far, kept in the lake and carried from batch to batch.
+"""The audit as a part of a batch: open copies, kept in the lake and carried from batch to batch.
 
-Datasets beside the journal's: `open` (copies that have not come to their end, replaced with each batch), `findings`
-(what cannot have happened, added to) and `audited` (the shards and groups the audit knows, replaced when they change).
+Datasets beside the journal's: `open` (copies that have not ended, replaced with each batch), `findings` (what cannot
+have happened, added to) and `audited` (the shards and groups in the audit's scope, replaced when they change).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import (
     BooleanType,
     DataType,
@@ -50,7 +50,7 @@ _TYPES: Final[dict[str, DataType]] = {
 
 
 def _schema(columns: str) -> StructType:
-    """Return a schema as it is written; Spark's own reader of such texts needs a session."""
+    """Return a schema from its text; Spark's own parser of such texts needs a session."""
     return StructType([StructField(name, _TYPES[kind]) for name, kind in map(str.split, columns.split(", "))])
 
 
@@ -69,7 +69,7 @@ SCOPES_SCHEMA: Final = _schema(
 
 
 class AuditScope(msgspec.Struct, frozen=True, order=True):
-    """A shard whose journal is audited from `first_seq` on, or, with a `group`, whether that keeps order."""
+    """A shard audited from `first_seq` on, or, with a `group`, whether that group keeps order."""
 
     shard: str
     group: str | None
@@ -90,7 +90,7 @@ class AuditPart:
         self.key = audit_key(lake)
 
     def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
-        """Go on with the open copies; write those open now and what was found."""
+        """Continue from the open copies; write the copies open now and the findings."""
         short = _shortened(rows).persist()
         try:
             return self._followed(rows, short, run_id)
@@ -98,38 +98,38 @@ class AuditPart:
             short.unpersist()
 
     def _followed(self, rows: DataFrame, short: DataFrame, run_id: str) -> PreparedPart:
-        told = _overview(short)
-        read = advances(told, accept_loss=self._accept_loss)
+        overview = _overview(short)
+        read = advances(overview, accept_loss=self._accept_loss)
         if not read:
             return PreparedPart()
         spark, now = rows.sparkSession, from_ms(self._clock.now_ms())
         before = {dataset: self._files(dataset) for dataset in (OPEN, SCOPES)}
         opened = self._lake.read(spark, before[OPEN], OPEN_SCHEMA)
-        known = _scopes(self._lake.read(spark, before[SCOPES], SCOPES_SCHEMA))
-        seen = _scopes_after(known, read, _groups(told))
-        once = drop_completed.arrivals_are_unique(_arrived(told), _highest(opened) if before[OPEN] else {})
-        if not once:
+        scopes_before = _scopes(self._lake.read(spark, before[SCOPES], SCOPES_SCHEMA))
+        scopes = _scopes_after(scopes_before, read, _groups(overview))
+        unique = drop_completed.arrivals_are_unique(_arrived(overview), _highest(opened) if before[OPEN] else {})
+        if not unique:
             log.info("a copy may have arrived twice, the audit follows all rows", run=run_id)
-        found = audit.follow_copies(
-            (short if once else rows).select(*COLUMNS),
+        tables = audit.follow_copies(
+            (short if unique else rows).select(*COLUMNS),
             opened.drop("at"),
-            _ordered(spark, seen),
-            removals=any(told["removals"].to_pylist()),
+            _ordered(spark, scopes),
+            removals=any(overview["removals"].to_pylist()),
         )
         try:
-            add = self._write(found.open.withColumn("at", F.lit(now)), run_id, OPEN)
-            wrong = _findings(found.findings, seen, rows, now)
+            add = self._write(tables.open.withColumn("at", F.lit(now)), run_id, OPEN)
+            wrong = _findings(tables.findings, scopes, rows, now)
             if not wrong.isEmpty():
                 add += self._write(wrong, run_id, FINDINGS)
         finally:
-            found.steps.unpersist()
+            tables.steps.unpersist()
         remove = [file.path for file in before[OPEN]]
-        if seen != known:
-            add += self._write(_scope_rows(spark, seen, now), run_id, SCOPES)
+        if scopes != scopes_before:
+            add += self._write(_scope_rows(spark, scopes, now), run_id, SCOPES)
             remove += [file.path for file in before[SCOPES]]
         return PreparedPart(advances=read, add=add, remove=remove)
 
-    def same(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:  # noqa: ARG002 # nothing to read instead
+    def reread(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:  # noqa: ARG002 # nothing to read instead
         """Return the rows themselves."""
         return rows
 
@@ -141,19 +141,19 @@ class AuditPart:
 
 
 def audit_key(lake: Lake) -> str:
-    """Return the name under which an audit keeps its position."""
+    """Return the name of an audit's position."""
     return f"audit {lake.name}"
 
 
 def _shortened(rows: DataFrame) -> DataFrame:
-    """Leave out the lives that ended well; of bodies only those that say how a group was created are read."""
+    """Drop completed copies; of bodies, read only those that say how a group was created."""
     created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.col("body")).alias("body")
     wanted = rows.select(*(created if name == "body" else F.col(name) for name in drop_completed.READ))
     return wanted.mapInArrow(drop_completed.drop_completed, drop_completed.schema())
 
 
 def _overview(rows: DataFrame) -> pa.Table:
-    """Return what a batch held of each shard: which rows and arrivals, any removals, and which groups were created."""
+    """Return the contents of a batch by shard: rows, arrivals, removals and created groups."""
     arrived = F.when(F.col("lowest").isNotNull(), F.struct("group", "lowest", "arrivals"))
     created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.struct("seq", "group", "body"))
     read = rows.groupBy("shard", "epoch").agg(
@@ -169,11 +169,11 @@ def _overview(rows: DataFrame) -> pa.Table:
     return read.toArrow()
 
 
-def _arrived(told: pa.Table) -> Iterator[tuple[str, str, int, bytes | None]]:
-    """Give what tasks said of arrivals: shard, group, and which copies."""
-    for shard in told.to_pylist():
-        for one in shard["arrived"]:
-            yield shard["shard"], one["group"], one["lowest"], one["arrivals"]
+def _arrived(overview: pa.Table) -> Iterator[tuple[str, str, int, bytes | None]]:
+    """Yield the arrivals that tasks reported: shard, group, and which copies."""
+    for shard in overview.to_pylist():
+        for arrived in shard["arrived"]:
+            yield shard["shard"], arrived["group"], arrived["lowest"], arrived["arrivals"]
 
 
 def _highest(opened: DataFrame) -> dict[tuple[str, str], int]:
@@ -182,12 +182,12 @@ def _highest(opened: DataFrame) -> dict[tuple[str, str], int]:
     return {(row["shard"], row["group"]): row["highest"] for row in rows}
 
 
-def _groups(told: pa.Table) -> list[tuple[str, str, bool]]:
-    """Return the groups that were created, and whether they keep order; the newest word comes last."""
+def _groups(overview: pa.Table) -> list[tuple[str, str, bool]]:
+    """Return the created groups and whether they keep order, in order of creation."""
     return [
         (shard["shard"], group["group"], _keeps_order(group["body"]))
-        for shard in told.to_pylist()
-        for group in sorted(shard["created"], key=lambda one: int(one["seq"]))
+        for shard in overview.to_pylist()
+        for group in sorted(shard["created"], key=lambda created: int(created["seq"]))
     ]
 
 
@@ -205,44 +205,47 @@ def _scopes(state: DataFrame) -> frozenset[AuditScope]:
 def _scopes_after(
     known: frozenset[AuditScope], read: Sequence[Advance], groups: Sequence[tuple[str, str, bool]]
 ) -> frozenset[AuditScope]:
-    """Return what is known after a batch: the newest word on each group, the first row of each shard."""
-    first = {(one.shard, one.epoch): one for one in known if one.group is None}
+    """Return the scopes after a batch: the newest state of each group, the first row of each shard."""
+    first = {(scope.shard, scope.epoch): scope for scope in known if scope.group is None}
     for advance in read:
         beginning = AuditScope(advance.shard, None, False, advance.epoch, advance.first)  # noqa: FBT003 # a shard has no order
         first.setdefault((advance.shard, advance.epoch), beginning)
-    order = {(one.shard, one.group): one for one in known if one.group is not None}
+    order = {(scope.shard, scope.group): scope for scope in known if scope.group is not None}
     order |= {(shard, group): AuditScope(shard, group, ordered, None, None) for shard, group, ordered in groups}
     return frozenset((*first.values(), *order.values()))
 
 
-def _ordered(spark: SparkSession, seen: frozenset[AuditScope]) -> DataFrame:
-    pairs = [(one.shard, one.group) for one in sorted(seen, key=str) if one.ordered]
+def _ordered(spark: SparkSession, scopes: frozenset[AuditScope]) -> DataFrame:
+    pairs = [(scope.shard, scope.group) for scope in sorted(scopes, key=str) if scope.ordered]
     return spark.createDataFrame(pairs, "shard string, group string")
 
 
-def _findings(found: DataFrame, seen: frozenset[AuditScope], rows: DataFrame, now: datetime) -> DataFrame:
-    """Leave out what only seems wrong because the journal's beginning is missing, and say that it is.
+def _findings(findings: DataFrame, scopes: frozenset[AuditScope], rows: DataFrame, now: datetime) -> DataFrame:
+    """Leave out findings that only seem wrong because the journal's beginning is missing.
 
-    A copy that seems unborn there, but arrived among these rows, was one that had ended and is not followed any more.
+    A copy that seems unborn there, but arrived among these rows, had ended and was not followed any more.
     """
-    partial = sorted({one.shard for one in seen if one.group is None and (one.first_seq or 1) > 1})
+    partial = sorted({scope.shard for scope in scopes if scope.group is None and (scope.first_seq or 1) > 1})
     unborn = F.col("shard").isin(partial) & F.col("what").endswith("was unborn")
-    kept = found
+    kept = findings
     if partial:
-        kept, doubtful = found.where(~unborn), found.where(unborn)
+        kept, doubtful = findings.where(~unborn), findings.where(unborn)
         if not doubtful.isEmpty():
             arrived = rows.where(F.col("event").isin(*(event.value for event in ARRIVALS))).select(*audit.COPY)
             kept = kept.unionByName(doubtful.join(arrived, list(audit.COPY), "left_semi").select(*audit.FINDING))
     return kept.select(*(F.col(name) for name in audit.FINDING[:-2]), F.coalesce("at", F.lit(now)).alias("at"), "what")
 
 
-def _scope_rows(spark: SparkSession, seen: frozenset[AuditScope], now: datetime) -> DataFrame:
-    rows = [(one.shard, one.group, one.ordered, one.epoch, one.first_seq, now) for one in sorted(seen, key=str)]
+def _scope_rows(spark: SparkSession, scopes: frozenset[AuditScope], now: datetime) -> DataFrame:
+    rows = [
+        (scope.shard, scope.group, scope.ordered, scope.epoch, scope.first_seq, now)
+        for scope in sorted(scopes, key=str)
+    ]
     return spark.createDataFrame(rows, SCOPES_SCHEMA)
 
 
 class AuditStart(msgspec.Struct, frozen=True):
-    """Where the audit of a shard begins; beyond 1 what came before is not known."""
+    """The first audited row of a shard; when it is not row 1, the rows before it are unknown."""
 
     shard: str
     epoch: str
@@ -250,27 +253,31 @@ class AuditStart(msgspec.Struct, frozen=True):
 
 
 class AuditState:
-    """What an audit has written so far, as everybody reads it."""
+    """The results an audit has published so far."""
 
     def __init__(self, spark: SparkSession, connections: Connections, lake: Lake) -> None:
         self._spark, self._connections, self._lake = spark, connections, lake
 
     @property
     def open(self) -> DataFrame:
-        """Copies that have not come to their end."""
+        """The copies that have not ended."""
         return self._read(OPEN, OPEN_SCHEMA).drop("at")
 
     @property
     def findings(self) -> DataFrame:
-        """What cannot have happened."""
+        """The steps and orders that cannot have happened."""
         return self._read(FINDINGS, FINDINGS_SCHEMA)
 
     def beginnings(self) -> list[AuditStart]:
         """Return where the audit of each shard begins."""
         known = _scopes(self._read(SCOPES, SCOPES_SCHEMA))
         return sorted(
-            (AuditStart(one.shard, one.epoch or "", one.first_seq or 1) for one in known if one.group is None),
-            key=lambda one: (one.shard, one.epoch),
+            (
+                AuditStart(scope.shard, scope.epoch or "", scope.first_seq or 1)
+                for scope in known
+                if scope.group is None
+            ),
+            key=lambda scope: (scope.shard, scope.epoch),
         )
 
     def _read(self, dataset: str, schema: StructType) -> DataFrame:

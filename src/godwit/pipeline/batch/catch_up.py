@@ -1,7 +1,7 @@
-"""Everything that is there now, in batches read one after the other: a run that ends and has no checkpoint.
+"""Publishes everything there is now, batch after batch: a run that ends and has no checkpoint.
 
-It is what Spark's trigger AvailableNow does, without a query: no process that speaks for the source, which has ten
-seconds to come up however busy the machine is, and no log of offsets. The positions in the store say what is done.
+It does what Spark's trigger AvailableNow does without a query: there is no source process that must come up within ten
+seconds on a busy machine, and no log of offsets. The positions in the store say what is done.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def catch_up(
     metrics: PipelineMetrics,
     pipeline: str,
 ) -> None:
-    """Publish what lies between `start` and the ends that the journals have now."""
+    """Publish the rows between `start` and the present ends of the journals."""
     journals = JournalStream(options)
     journals.prepareForTriggerAvailableNow()
-    place, number = to_offset(start), 0
-    while (end := journals.latestOffset(place, journals.getDefaultReadLimit())) != place:
+    offset, number = to_offset(start), 0
+    while (end := journals.latestOffset(offset, journals.getDefaultReadLimit())) != offset:
         began = time.time()
-        publish(read(from_offset(place), from_offset(end)), number)
-        metrics.batch(pipeline, number, rows=_rows(place, end), seconds=time.time() - began, at=began)
+        publish(read(from_offset(offset), from_offset(end)), number)
+        metrics.batch(pipeline, number, rows=_rows(offset, end), seconds=time.time() - began, at=began)
         metrics.lag(pipeline, lag_rows(end, journals.reportLatestOffset()))
-        place, number = end, number + 1
+        offset, number = end, number + 1
 
 
 def _rows(start: dict[str, Any], end: dict[str, Any]) -> int:

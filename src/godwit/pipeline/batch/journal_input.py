@@ -1,4 +1,4 @@
-"""What a run reads of its journals: the columns its parts need, or sums where sums are all they need."""
+"""The journal rows of a run: the columns its parts need, or partial sums where all parts need only those."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JournalInput:
-    """Reads the journals of a run: once from here to there, or as they grow."""
+    """Reads the journals of a run: once between two positions, or as they grow."""
 
     def __init__(self, spark: SparkSession, options: ReadOptions, parts: Sequence[BatchPart]) -> None:
         self._spark, self._options = spark, options
@@ -28,28 +28,28 @@ class JournalInput:
         self._schema = partials_schema() if options.partials else named
 
     def growing(self, start: Positions) -> DataFrame:
-        """Return the stream of what follows `start`."""
+        """Return the stream of rows after `start`."""
         stream: DataStreamReader = self._spark.readStream.format("godwit").schema(self._schema)
         return stream.options(
             **self._told(), startingOffsets=to_option(start), maxRowsPerTrigger=self._options.max_rows
         ).load()
 
     def between(self, start: Positions, end: Positions) -> DataFrame:
-        """Return what lies between two places."""
+        """Return the rows between two positions."""
         table: DataFrameReader = self._spark.read.format("godwit").schema(self._schema)
         return table.options(**self._told(), startingOffsets=to_option(start), endingOffsets=to_option(end)).load()
 
-    def unseen(self, rows: DataFrame, places: Positions) -> DataFrame:
-        """Return what of a batch lies beyond a position; nothing can be left out of sums, so they are made again."""
+    def unseen(self, rows: DataFrame, positions: Positions) -> DataFrame:
+        """Return the rows of a batch after a position; partial sums cannot be split, so they are made again."""
         if not self._options.partials:
-            return rows_beyond(rows, places)
+            return rows_beyond(rows, positions)
         start, end = Positions(), Positions()
-        for one in advances(rows.toArrow(), accept_loss=not self._options.fail_on_data_loss):
-            place = places.get(one.shard)
-            seen = place.seq if place is not None and place.epoch == one.epoch else 0
-            if seen < one.last:
-                start[one.shard] = Position(one.epoch, max(seen, one.first - 1))
-                end[one.shard] = Position(one.epoch, one.last)
+        for advance in advances(rows.toArrow(), accept_loss=not self._options.fail_on_data_loss):
+            position = positions.get(advance.shard)
+            seen = position.seq if position is not None and position.epoch == advance.epoch else 0
+            if seen < advance.last:
+                start[advance.shard] = Position(advance.epoch, max(seen, advance.first - 1))
+                end[advance.shard] = Position(advance.epoch, advance.last)
         return self.between(start, end)
 
     def _told(self) -> dict[str, str | bool]:

@@ -1,7 +1,7 @@
-"""What a batch of the pipeline makes: parts that are prepared one by one and published together.
+"""The parts of a batch: each prepares its own result, all are published together.
 
-A part has a position of its own (`key`), so that parts can be run alone and together in any order: rows at or below
-its position are not for it. Parts that are at the same place share one read.
+A part has a position of its own (`key`), so that parts can run alone and together in any order: rows at or below its
+position are not for it. Parts at the same position share one read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ANALYTICS: Final = "analytics"
-"""One position for the whole store: its tables have no pipeline's name, so only one may add to them."""
+"""One position for the whole store: its tables do not name a pipeline, so only one may add to them."""
 
 
 class PreparedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part wants published with the batch."""
+    """The changes that a part wants published with the batch."""
 
     advances: Sequence[Advance] = ()
     staged: Staged | None = None
@@ -36,24 +36,24 @@ class PreparedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchPart(Protocol):
-    """Makes something of a batch."""
+    """Makes a result of a batch."""
 
     @property
     def key(self) -> str:
-        """The name its position is kept under."""
+        """The name of its position."""
         ...
 
     @property
     def columns(self) -> Sequence[str]:
-        """What it reads of a journal."""
+        """The journal columns it reads."""
         ...
 
     def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
-        """Work out what rows amount to; nothing counts before it is published. No advances mean no rows."""
+        """Compute the result of rows; nothing counts before it is published. No advances mean no rows."""
         ...
 
-    def same(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:
-        """Return the same rows from where it is cheaper to read them again."""
+    def reread(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:
+        """Return the same rows from where they are cheaper to read again."""
         ...
 
 
@@ -67,7 +67,7 @@ class AnalyticsPart:
         self._connections, self._accept_loss, self._summed = connections, accept_loss, summed
 
     def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
-        """Reduce the rows, unless that was done where they were read, and stage the numbers."""
+        """Reduce the rows to partial sums, unless the reader did so, and stage the numbers."""
         table = (rows if self._summed else partials(rows)).toArrow()
         read = advances(table, accept_loss=self._accept_loss)
         if not read:
@@ -76,7 +76,7 @@ class AnalyticsPart:
         staged = self._connections.pipelines(lambda state: state.stage(run_id, minutes, histogram))
         return PreparedPart(advances=read, staged=staged)
 
-    def same(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:  # noqa: ARG002 # nothing to read instead
+    def reread(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:  # noqa: ARG002 # nothing to read instead
         """Return the rows themselves."""
         return rows
 
@@ -91,21 +91,21 @@ class LakePart:
         self.key = lake.key
 
     def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
-        """Write the rows, and read back what there is of them."""
+        """Write the rows to files, and read back what the files hold."""
         written = self._lake.write(rows, run_id)
         return PreparedPart(advances=advances(written.facts, accept_loss=self._accept_loss), add=written.files)
 
-    def same(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:
-        """Return the rows as they are in the files just written."""
+    def reread(self, rows: DataFrame, prepared: PreparedPart) -> DataFrame:
+        """Return the rows from the files just written."""
         files = [file for file in prepared.add if file.dataset == JOURNAL]
         return self._lake.read(rows.sparkSession, files) if files else rows
 
 
-def rows_beyond(rows: DataFrame, places: dict[str, Position]) -> DataFrame:
+def rows_beyond(rows: DataFrame, positions: dict[str, Position]) -> DataFrame:
     """Leave out rows at or below a position."""
-    from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    for shard, place in places.items():
-        seen = (F.col("shard") == shard) & (F.col("epoch") == place.epoch) & (F.col("seq") <= place.seq)
+    for shard, position in positions.items():
+        seen = (F.col("shard") == shard) & (F.col("epoch") == position.epoch) & (F.col("seq") <= position.seq)
         rows = rows.where(~seen)
     return rows

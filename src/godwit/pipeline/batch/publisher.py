@@ -1,8 +1,8 @@
-"""One batch, once: prepared by every part, published in one transaction, told to the broker.
+"""Publishes a batch once: prepared by every part, published in one transaction, acknowledged to the broker.
 
-Points where a test lets the driver die, in the order they are passed: `pipeline.read` (a part has read the batch),
-`pipeline.prepared` (all is staged and written), `pipeline.publishing` (inside the transaction), `pipeline.published`
-(behind it), `pipeline.acknowledged` (before Spark writes its own commit).
+Fault points where a test kills the driver, in order: `pipeline.read` (a part has read the batch), `pipeline.prepared`
+(all is staged and written), `pipeline.publishing` (inside the transaction), `pipeline.published` (after it),
+`pipeline.acknowledged` (before Spark writes its own commit).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ WAIT_SECONDS: Final = 0.5
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch; `rows` counts those that were new to at least one part, `lost` those that were gone."""
+    """The result of a batch.
+
+    `rows` counts the rows that were new to at least one part, `lost` the rows that were gone.
+    """
 
     batch: int
     rows: int
@@ -65,7 +68,7 @@ class BatchPublisher:
         self.failure: BaseException | None = None
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
-        """Publish what is new in a batch, however often and by whomever it is tried."""
+        """Publish the new rows of a batch, however often and by whichever driver it is tried."""
         try:
             self._once(rows, batch)
         except BaseException as error:
@@ -93,11 +96,11 @@ class BatchPublisher:
                 return
 
     def _attempt(self, rows: DataFrame, batch: int, seen: dict[str, dict[str, Position]]) -> None:
-        """Prepare and publish what is new."""
+        """Prepare and publish the new rows."""
         run_id = new_run_id(self._clock.now_ms(), secrets.token_hex(6))
         prepared = self._prepare(rows, run_id, seen)
         reach("pipeline.prepared")
-        if not any(one.advances for one in prepared.values()):
+        if not any(part.advances for part in prepared.values()):
             self._report(BatchOutcome(batch=batch, rows=0))
             return
         publication = self._publication(run_id, prepared)
@@ -109,63 +112,64 @@ class BatchPublisher:
         reach("pipeline.acknowledged")
 
     def _lost(self, key: str, advances: Sequence[Advance]) -> int:
-        """Return how many rows a part never saw; asked only where loss is accepted, for it cannot be otherwise."""
+        """Return how many rows a part never saw; zero unless loss is accepted."""
         if not self._accept_loss:
             return 0
-        places = self._connections.pipelines(lambda state: state.positions(key))
-        return sum(
-            max(0, one.first - 1 - (places[one.shard].seq if one.epoch == places[one.shard].epoch else 0))
-            for one in advances
-            if one.shard in places
-        )
+        positions = self._connections.pipelines(lambda state: state.positions(key))
+
+        def seen(advance: Advance) -> int:
+            position = positions[advance.shard]
+            return position.seq if position.epoch == advance.epoch else 0
+
+        return sum(max(0, advance.first - 1 - seen(advance)) for advance in advances if advance.shard in positions)
 
     def _prepare(self, rows: DataFrame, run_id: str, seen: dict[str, dict[str, Position]]) -> dict[str, PreparedPart]:
-        """Let each part work on the rows it has not seen; parts at the same place read what the first one wrote."""
+        """Let each part prepare the rows it has not seen; parts at one position read what the first one wrote."""
         prepared: dict[str, PreparedPart] = {}
         cheaper: list[tuple[dict[str, Position], DataFrame]] = []
         for part in self._parts:
-            places = seen.get(part.key, {})
-            mine = next((found for where, found in cheaper if where == places), None)
+            positions = seen.get(part.key, {})
+            mine = next((copy for at, copy in cheaper if at == positions), None)
             if mine is None:
-                mine = self._unseen(rows, places) if places else rows
+                mine = self._unseen(rows, positions) if positions else rows
             prepared[part.key] = part.prepare(mine, run_id)
             reach("pipeline.read")
-            cheaper.append((places, part.same(mine, prepared[part.key])))
+            cheaper.append((positions, part.reread(mine, prepared[part.key])))
         return prepared
 
     def _positions(self, part: BatchPart) -> dict[str, Position]:
         return dict(self._connections.pipelines(lambda state: state.positions(part.key)))
 
     def _publication(self, run_id: str, prepared: dict[str, PreparedPart]) -> Publication:
-        staged = [one.staged for one in prepared.values() if one.staged is not None]
+        staged = [part.staged for part in prepared.values() if part.staged is not None]
         return Publication(
             run_id=run_id,
-            advances={key: one.advances for key, one in prepared.items() if one.advances},
+            advances={key: part.advances for key, part in prepared.items() if part.advances},
             staged=staged[0] if staged else None,
             lake=self._lake,
-            add=[file for one in prepared.values() for file in one.add],
-            remove=[path for one in prepared.values() for path in one.remove],
+            add=[file for part in prepared.values() for file in part.add],
+            remove=[path for part in prepared.values() for path in part.remove],
             accept_loss=self._accept_loss,
         )
 
     def _acknowledge(self) -> None:
-        """Tell the broker how far all parts have got: it keeps what the slowest one still needs."""
+        """Commit the position of the slowest part to the broker, which keeps the rows after it."""
         slowest: dict[str, Position] = {}
         for part in self._parts:
-            for shard, place in self._positions(part).items():
-                slowest[shard] = min(place, slowest.get(shard, place), key=lambda one: one.seq)
+            for shard, position in self._positions(part).items():
+                slowest[shard] = min(position, slowest.get(shard, position), key=lambda position: position.seq)
 
         async def commit(broker: Broker) -> None:
-            for shard, place in slowest.items():
-                await broker.journal.commit(self._reader, shard, place)
+            for shard, position in slowest.items():
+                await broker.journal.commit(self._reader, shard, position)
 
         self._connections.broker(commit)
 
 
 def _outcome(batch: int, prepared: dict[str, PreparedPart], lost: int) -> BatchOutcome:
-    advances = max((one.advances for one in prepared.values()), key=_rows)
+    advances = max((part.advances for part in prepared.values()), key=_rows)
     return BatchOutcome(batch=batch, rows=_rows(advances), lost=lost, advances=advances)
 
 
 def _rows(advances: Sequence[Advance]) -> int:
-    return sum(one.last - one.first + 1 for one in advances)
+    return sum(advance.last - advance.first + 1 for advance in advances)

@@ -1,4 +1,4 @@
-"""Partials rolled up on the driver: from one small Arrow table to what the store adds, and to what was read."""
+"""Rolls partial sums up on the driver: from one small Arrow table to the store's rows and to what was read."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _COUNTS = ("enqueued", "originals", "processed", "failed", "retried", "expired",
 
 
 def advances(partials: pa.Table, *, accept_loss: bool = False) -> list[Advance]:
-    """Return what was read of each shard; raises `JournalLost` when rows between the first and the last are missing.
+    """Return what was read of each shard; raise `JournalLost` when rows between the first and the last are missing.
 
-    A sum stands beside the count: a row that is there twice must not make up for one that is missing.
+    The sum of seqs is checked besides the count, so that a row present twice cannot make up for a missing one.
     """
-    found = partials.group_by(["shard", "epoch"], use_threads=False).aggregate(
+    shards = partials.group_by(["shard", "epoch"], use_threads=False).aggregate(
         [("n", "sum"), ("first_seq", "min"), ("last_seq", "max"), ("seq_sum", "sum"), ("last_at_ms", "max")]
     )
     read = []
-    for row in found.to_pylist():
+    for row in shards.to_pylist():
         first, last, n = row["first_seq_min"], row["last_seq_max"], row["n_sum"]
         whole = n == last - first + 1 and 2 * row["seq_sum_sum"] == n * (first + last)
         if not whole and not accept_loss:
@@ -34,7 +34,7 @@ def advances(partials: pa.Table, *, accept_loss: bool = False) -> list[Advance]:
         read.append(
             Advance(shard=row["shard"], epoch=row["epoch"], first=first, last=last, at_ms=row["last_at_ms_max"])
         )
-    return sorted(read, key=lambda one: (one.shard, one.at_ms))
+    return sorted(read, key=lambda advance: (advance.shard, advance.at_ms))
 
 
 def minute_rows(partials: pa.Table) -> list[MinuteRow]:
@@ -53,8 +53,8 @@ def minute_rows(partials: pa.Table) -> list[MinuteRow]:
 
 def _minutes(table: pa.Table, keys: list[str], arrivals: str) -> Iterator[MinuteRow]:
     sums = [*_COUNTS, "processing_sum", "processing_count", "waiting_sum", "waiting_count"]
-    found = table.group_by(keys, use_threads=False).aggregate([*((name, "sum") for name in sums), ("peak", "max")])
-    for row in found.to_pylist():
+    minutes = table.group_by(keys, use_threads=False).aggregate([*((name, "sum") for name in sums), ("peak", "max")])
+    for row in minutes.to_pylist():
         yield (
             row["minute"], row["queue"], row.get("group"), row[f"{arrivals}_sum"], row["processed_sum"],
             row["failed_sum"], row["retried_sum"], row["expired_sum"], row["delivered_sum"],
@@ -64,8 +64,8 @@ def _minutes(table: pa.Table, keys: list[str], arrivals: str) -> Iterator[Minute
 
 
 def histogram_rows(partials: pa.Table) -> list[HistogramRow]:
-    """Return how many durations lie in each bucket."""
+    """Return how many durations are in each bucket."""
     keys = ["minute", "queue", "group", "metric", "bucket"]
     timed = partials.filter(pc.is_valid(partials["metric"]))
-    found: list[dict[str, Any]] = timed.group_by(keys, use_threads=False).aggregate([("n", "sum")]).to_pylist()
-    return [(*(row[key] for key in keys), row["n_sum"]) for row in found]
+    rows: list[dict[str, Any]] = timed.group_by(keys, use_threads=False).aggregate([("n", "sum")]).to_pylist()
+    return [(*(row[key] for key in keys), row["n_sum"]) for row in rows]

@@ -1,4 +1,4 @@
-"""Where a pipeline goes on: behind the slowest of its parts; new shards from the first row their journal holds."""
+"""The position a pipeline continues at: that of its slowest part; new shards begin with their first row."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from godwit.store.pipelines import Pipelines
 
 
 def start_positions(connections: Connections, parts: Sequence[BatchPart], options: ReadOptions) -> Positions:
-    """Return the places the next batch follows on; a part that begins now has its position written down first.
+    """Return the positions the next batch follows; the position of a part that begins now is stored first.
 
-    A pipeline that lost its position could otherwise not be told from one that never had any.
+    Otherwise a pipeline that lost its position could not be told from a new one.
     """
     shards = connections.broker(lambda broker: chosen_shards(broker.journal, options))
     earliest = {shard: Position(ends.epoch, ends.first_seq - 1) for shard, ends in shards.items()}
-    places: Positions = {}
+    positions: Positions = {}
     for part in parts:
-        for shard, place in begin_position(connections, part.key, earliest).items():
+        for shard, position in begin_position(connections, part.key, earliest).items():
             if shard in shards:
-                held = place.epoch == shards[shard].epoch
-                places[shard] = min(places.get(shard, place), place) if held else place
-    return places
+                held = position.epoch == shards[shard].epoch
+                positions[shard] = min(positions.get(shard, position), position) if held else position
+    return positions
 
 
 def begin_position(connections: Connections, key: str, earliest: Positions) -> Positions:
-    """Return a part's position, which is at the earliest rows where it had none."""
+    """Return a part's position; a part without one begins at the earliest rows."""
 
     async def begin(state: Pipelines) -> Positions:
         await state.begin(key, earliest)

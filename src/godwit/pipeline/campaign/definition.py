@@ -1,4 +1,4 @@
-"""A campaign: which users get which message on which of their days, and at what local time."""
+"""A campaign's definition: which users get which message, on which of their days, at what local time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAP_DAY: Final = (2, 29)
 
 
 class LeapDayRule(StrEnum):
-    """When somebody born on 29 February celebrates in other years."""
+    """When users born on 29 February celebrate in other years."""
 
     FEB28 = "feb28"
     MAR1 = "mar1"
@@ -28,19 +28,19 @@ class LeapDayRule(StrEnum):
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """Local times at which nothing is delivered; `start` may be later than `end`, over midnight."""
+    """Local times at which no message is delivered; `start` may be later than `end`, over midnight."""
 
     start: time
     end: time
 
     @property
     def length(self) -> timedelta:
-        """How long they last."""
+        """How long the quiet hours last."""
         return timedelta(seconds=(seconds_of(self.end) - seconds_of(self.start)) % 86_400)
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """What is planned, for whom, and when. Column names are those of the users' table."""
+    """The message of a campaign, its users and its times. Column names are those of the users' table."""
 
     name: str
     queue: str
@@ -75,7 +75,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Horizon(msgspec.Struct, frozen=True):
-    """The instants planned for: from `start` up to, not including, `end`."""
+    """The planned instants: from `start` up to, but not including, `end`."""
 
     start: datetime
     end: datetime
@@ -96,9 +96,9 @@ class Horizon(msgspec.Struct, frozen=True):
 
     @property
     def local_days(self) -> list[date]:
-        """Every calendar day that some clock of the world shows within the horizon, and its neighbours.
+        """Every calendar day that some clock shows within the horizon, and two days around them.
 
-        The neighbours matter because quiet hours and spreading can move a delivery past midnight.
+        The days around matter because quiet hours and spreading can move a delivery past midnight.
         """
         first = (self.start.astimezone(UTC) - 2 * DAY).date()
         days = math.ceil((self.end - self.start) / DAY) + 4
@@ -106,7 +106,7 @@ class Horizon(msgspec.Struct, frozen=True):
 
 
 def celebrations(horizon: Horizon, leap: LeapDayRule) -> list[tuple[int, date]]:
-    """Return which days of birth (month * 100 + day) are celebrated on which day of the horizon."""
+    """Return which birthdays (month * 100 + day) are celebrated on which day of the horizon."""
     pairs = [(day.month * 100 + day.day, day) for day in horizon.local_days]
     substitute = {LeapDayRule.FEB28: (2, 28), LeapDayRule.MAR1: (3, 1), LeapDayRule.SKIP: None}[leap]
     pairs += [

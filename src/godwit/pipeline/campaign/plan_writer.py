@@ -1,7 +1,7 @@
-"""A plan's messages written to the store by Spark's tasks, thousands at once.
+"""Writes a plan's messages to the store from Spark's tasks, thousands at once.
 
-A message of a campaign is the same but for its payload, so it is made by joining columns: what stands before the
-payload, the payload, and what stands behind it.
+The messages of a campaign differ only in their payload, so each is made by joining columns: the text before the
+payload, the payload, and the text after it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PLANNED: Final = ("user", "occurrence", "deliver_at", "payload")
-"""What of a plan's table its messages are made from."""
+"""The columns of a plan's table that its messages are made from."""
 _PAYLOAD: Final = "payload goes here"
 _PLANNED: Final = "planned"
 _ESCAPED: Final = '["\\\\\\x00-\\x1f]'
-"""What JSON writes otherwise than it stands in a text."""
+"""The characters of a text that JSON escapes."""
 
 
 def message_template(campaign: Campaign) -> tuple[str, str]:
-    """Return a campaign's message as JSON, as what stands before its payload and what behind."""
+    """Return a campaign's message as JSON: the text before its payload and the text after it."""
     # The same for every plan, so that planning again finds nothing changed; a scheduler gives it its id and time.
     message = Message(
         id=_PLANNED, queue=QueueName(campaign.queue), type=campaign.type, payload=_PAYLOAD, created_at=from_ms(0)
@@ -43,7 +43,7 @@ def message_template(campaign: Campaign) -> tuple[str, str]:
 def message_batch(batch: pa.RecordBatch, campaign: str, around: tuple[str, str]) -> pa.RecordBatch:
     """Return the messages of a plan's rows (`PLANNED`), as stores take them.
 
-    Keys and ids are those a plan has in its table; making them here takes less than having them made and sent by Spark.
+    Keys and ids are those of the plan's table; making them again here is faster than having Spark make and send them.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -53,8 +53,10 @@ def message_batch(batch: pa.RecordBatch, campaign: str, around: tuple[str, str])
     users, occurrences, due, chosen = batch.columns
     days = occurrences.cast(pa.string())
     keys = pc.binary_join_element_wise(users, days, "/")
-    known = uuid_text.campaign_texts(campaign, keys.cast(pa.binary()).to_pylist())
-    ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(uuid_text.WIDTH), len(known), [None, pa.py_buffer(known)])
+    id_texts = uuid_text.campaign_texts(campaign, keys.cast(pa.binary()).to_pylist())
+    ids = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(uuid_text.WIDTH), len(id_texts), [None, pa.py_buffer(id_texts)]
+    )
     bare = pc.equal(chosen, "{}")
     rest: pa.Array | str = "}"
     if not pc.all(bare).as_py():
@@ -72,7 +74,7 @@ def message_batch(batch: pa.RecordBatch, campaign: str, around: tuple[str, str])
 
 
 def _quoted(texts: pa.Array) -> pa.Array:
-    """Return texts as JSON has them."""
+    """Return texts as JSON strings."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -88,7 +90,7 @@ class PlanAdder:
         self._url, self._campaign, self._queue, self._around = url, campaign, queue, around
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Add all rows of the partition and say how many."""
+        """Add all rows of the partition and yield their number."""
         yield _row_count(
             asyncio.run(self._add(message_batch(batch, self._campaign, self._around) for batch in batches))
         )
@@ -105,7 +107,7 @@ class PlanStager:
         self._url, self._run_id, self._campaign, self._around = url, run_id, campaign, around
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage all rows of the partition and say how many."""
+        """Stage all rows of the partition and yield their number."""
         yield _row_count(
             asyncio.run(self._stage(message_batch(batch, self._campaign, self._around) for batch in batches))
         )

@@ -1,7 +1,7 @@
-"""What the clocks of every zone show within a horizon, from Python's zone data.
+"""The local clocks of every time zone within a horizon, from Python's zone data.
 
-Spark would ask the Java runtime, whose zone data is as old as the runtime: it lacks new zones and knows old rules for
-others. Within a horizon nearly every zone has one offset and the rest change once or twice, so a small table says all.
+Spark would use the Java runtime's zone data, which is as old as the runtime: it lacks new zones and has old rules for
+others. Within a horizon nearly every zone has one offset and the others change once or twice, so the table is small.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _STEP: Final = timedelta(hours=6)
 class ZoneClock(msgspec.Struct, frozen=True):
     """A zone's offsets from UTC in seconds: `offsets[i]` holds until the clock shows `untils[i]`.
 
-    Clock times are seconds since 1970 as the clock shows them. A time that the clock skips is taken with the offset
-    before the change, and so is the first of two equal times: both as `datetime` does it.
+    Clock times are seconds since 1970 as the clock shows them. A time that the clock skips has the offset before the
+    change, and so has the first of two equal times: both as `datetime` does it.
     """
 
     zone: str
@@ -34,7 +34,7 @@ class ZoneClock(msgspec.Struct, frozen=True):
 
 
 def clocks(horizon: Horizon) -> list[ZoneClock]:
-    """Return the clock of every zone there is, over the horizon and two days around it."""
+    """Return the clock of every zone, over the horizon and three days around it."""
     start, end = horizon.start.astimezone(UTC) - 3 * DAY, horizon.end.astimezone(UTC) + 3 * DAY
     moments = [start + number * _STEP for number in range((end - start) // _STEP + 1)]
     moments += [end] if moments[-1] < end else []
@@ -49,8 +49,8 @@ def zones() -> tuple[str, ...]:
 
 def _clock(zone: str, moments: Sequence[datetime]) -> ZoneClock:
     info = ZoneInfo(zone)
-    found = [moment.astimezone(info).utcoffset() for moment in moments]
-    if found.count(found[0]) == len(found):
+    offsets_seen = [moment.astimezone(info).utcoffset() for moment in moments]
+    if offsets_seen.count(offsets_seen[0]) == len(offsets_seen):
         return ZoneClock(zone, (_offset(info, moments[0]),), ())
     offsets, untils = [_offset(info, moments[0])], list[int]()
     for before, after in pairwise(moments):

@@ -1,6 +1,6 @@
-"""The audit: follow the journal to its end, compare what is open with what the broker has, and say whether all is well.
+"""The audit job: follow the journal, compare the open copies with the broker's, and return a verdict.
 
-The listing of the broker is taken first, together with the seq it is of; the journal is then followed at least as far.
+The broker's listing is taken first, together with its seq; the journal is then followed at least as far.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 SHOWN: Final = 100
-"""How many findings a result carries; all are counted."""
+"""How many findings a result lists; all are counted."""
 JOURNAL_PROMISE: Final = "11"
 LISTING: Final = "shard string, queue string, group string, publish_seq long, message_id string"
 
 
 class AuditVerdict(StrEnum):
-    """What an audit comes to."""
+    """The verdict of an audit."""
 
     CLEAN = "clean"
     WRONG = "wrong"
@@ -43,7 +43,7 @@ class AuditVerdict(StrEnum):
 
 
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit is told: how the journal is followed, and what counts as too long."""
+    """The settings of an audit: how the journal is followed, and what counts as too long."""
 
     run: RunSettings
     live: bool = True
@@ -52,7 +52,7 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that cannot have happened, or should not go on."""
+    """Something that cannot have happened, or should not continue."""
 
     kind: str
     shard: str
@@ -64,7 +64,7 @@ class AuditFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at, what was found, and why a part of it cannot be known."""
+    """The verdict, the findings, and the reasons why a part cannot be known."""
 
     verdict: AuditVerdict
     rows: int
@@ -85,7 +85,7 @@ def run_audit(
     report: Callable[[BatchOutcome], None] = lambda _outcome: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> AuditResult:
-    """Follow the journal to where it is now, and judge what is open then."""
+    """Follow the journal to its present end in a session of its own, and evaluate the open copies."""
     check(settings.run)
     with (
         Connections(settings.run.broker_url, settings.run.store_url) as connections,
@@ -102,7 +102,7 @@ def audit_in_session(
     report: Callable[[BatchOutcome], None] = lambda _outcome: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> AuditResult:
-    """Do the same in a session that is there."""
+    """Audit in an open session."""
     rows = 0
 
     def note(outcome: BatchOutcome) -> None:
@@ -116,12 +116,12 @@ def audit_in_session(
 
 
 async def _snapshots(broker: Broker) -> dict[str, Snapshot]:
-    """Return what the broker has of every queue, by shard."""
+    """Return the broker's copies of every queue, by shard."""
     queues = {stats.name for stats in await broker.stats()}
-    found = [(shard, shard_parts(shard)) for shard in await broker.journal.shards()]
+    shards = [(shard, shard_parts(shard)) for shard in await broker.journal.shards()]
     return {
         shard: await broker.journal.snapshot(shard if parts[1] else parts[0])
-        for shard, parts in found
+        for shard, parts in shards
         if parts is not None and parts[0] in queues
     }
 
@@ -135,25 +135,27 @@ def evaluate(
     now: datetime,
     rows: int,
 ) -> AuditResult:
-    """Compare what the audit has followed so far with a listing and with the time."""
+    """Compare the audit's state with a listing and with the time."""
     lake = Lake(settings.run.lake, settings.run.name)
-    books = AuditState(spark, connections, lake)
-    live = books.open.cache()
+    state = AuditState(spark, connections, lake)
+    live = state.open.cache()
     try:
-        found = [books.findings.select(*audit.FINDING), audit.stuck_copies(live, now, settings.grace)]
+        findings = [state.findings.select(*audit.FINDING), audit.stuck_copies(live, now, settings.grace)]
         if settings.live:
             reached = connections.pipelines(lambda state: state.positions(audit_key(lake)))
-            level = {shard for shard, one in listing.items() if shard in reached and reached[shard] == one.position}
-            found += _compare(spark, live, listing, level)
+            level = {
+                shard for shard, snapshot in listing.items() if shard in reached and reached[shard] == snapshot.position
+            }
+            findings += _compare(spark, live, listing, level)
         else:
-            found.append(audit.overtaken_copies(live, now, settings.lease))
-        table = reduce(lambda one, other: one.unionByName(other), found).cache()
+            findings.append(audit.overtaken_copies(live, now, settings.lease))
+        table = reduce(lambda union, finding: union.unionByName(finding), findings).cache()
         counts = Counter({row["kind"]: row["count"] for row in table.groupBy("kind").count().collect()})
         shown = [_finding(row) for row in table.orderBy("kind", "shard", "group", "publish_seq").limit(SHOWN).collect()]
         total = live.count()
     finally:
         live.unpersist()
-    unknown = _unknown(books, connections)
+    unknown = _unknown(state, connections)
     return AuditResult(
         verdict=_verdict(counts, unknown),
         rows=rows,
@@ -166,7 +168,7 @@ def evaluate(
 
 
 def _compare(spark: SparkSession, live: DataFrame, listing: Mapping[str, Snapshot], level: set[str]) -> list[DataFrame]:
-    """Compare open copies with what the broker has."""
+    """Compare open copies with the broker's."""
     copies = [
         (shard, copy.queue, copy.group, copy.publish_seq, copy.message_id)
         for shard, snapshot in listing.items()
@@ -184,12 +186,12 @@ def _finding(row: Row) -> AuditFinding:
     return msgspec.convert({name: row[name] for name in AuditFinding.__struct_fields__}, AuditFinding)
 
 
-def _unknown(books: AuditState, connections: Connections) -> tuple[str, ...]:
-    """Say what cannot be known from these journals."""
+def _unknown(state: AuditState, connections: Connections) -> tuple[str, ...]:
+    """Return the reasons why something cannot be known from these journals."""
     reasons = [
-        f"The journal of {one.shard} is audited from row {one.first_seq:,} on: what came before is gone."
-        for one in books.beginnings()
-        if one.first_seq > 1
+        f"The journal of {start.shard} is audited from row {start.first_seq:,} on: what came before is gone."
+        for start in state.beginnings()
+        if start.first_seq > 1
     ]
 
     async def best_effort(broker: Broker) -> bool:

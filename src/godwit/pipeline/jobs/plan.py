@@ -1,8 +1,8 @@
-"""The plan: from a table of users to a campaign's messages in the store, for a rolling horizon.
+"""The plan job: from a table of users to a campaign's messages in the store, for a rolling horizon.
 
-Users that cannot be planned are written to a table of their own, and a plan that does not fit its rate is refused
-before anything is changed. A campaign that has messages is changed as a whole: what many tasks staged is counted before
-it is applied. One that has none gets them straight from the tasks.
+Users that cannot be planned are written to a table of their own, and a plan that exceeds its rate is refused before
+anything is changed. A campaign that has messages is changed as a whole: the messages that tasks staged are counted
+before they are applied. A campaign without messages gets them straight from the tasks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FULLEST: Final = 5
 
 
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is told. `users` is a file, a folder or an address Spark can read."""
+    """The settings of a plan. `users` is a file, a folder or an address Spark can read."""
 
     campaign: Campaign
     horizon: Horizon
@@ -48,7 +48,7 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was planned and what it changed; `applied` is None when nothing was to be changed."""
+    """The planned messages and the changes made; `applied` is None in a dry run."""
 
     planned: int
     rejected: int
@@ -57,7 +57,7 @@ class PlanResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_plan(settings: PlanSettings, *, clock: Clock = SYSTEM_CLOCK) -> PlanResult:
-    """Plan a campaign and make the store's messages those of the plan."""
+    """Plan a campaign and replace the store's messages with those of the plan."""
     if settings.store_url is None and not settings.dry_run:
         raise StoreRequired("A plan")
     with (
@@ -68,14 +68,14 @@ def run_plan(settings: PlanSettings, *, clock: Clock = SYSTEM_CLOCK) -> PlanResu
 
 
 def plan_in_session(spark: SparkSession, settings: PlanSettings, *, clock: Clock = SYSTEM_CLOCK) -> PlanResult:
-    """Do the same in a session that is there."""
+    """Plan in an open session."""
     campaign, horizon = settings.campaign, settings.horizon
     candidates = plan_candidates(read_users(spark, settings), campaign)
     reasons = _write_rejected(candidates, settings.rejects)
     messages = plan_messages(candidates, campaign, horizon)
     with ReusedTable(messages) as kept:
         if campaign.max_per_minute is not None:
-            _check_rate(kept.once_and_for_all(), campaign)
+            _check_rate(kept.cached(), campaign)
         applied: Applied | None = None
         if settings.dry_run:
             count = messages.count()
@@ -85,13 +85,13 @@ def plan_in_session(spark: SparkSession, settings: PlanSettings, *, clock: Clock
 
 
 class ReusedTable:
-    """A table that Spark keeps once somebody needs it more than once, until the block ends."""
+    """A table that Spark caches from its second use on, until the block ends."""
 
     def __init__(self, table: DataFrame) -> None:
         self._table, self._kept = table, False
 
-    def once_and_for_all(self) -> DataFrame:
-        """Return the table, made only once from now on."""
+    def cached(self) -> DataFrame:
+        """Return the table, cached from now on."""
         if not self._kept:
             self._table.persist()
             self._kept = True
@@ -106,7 +106,7 @@ class ReusedTable:
 
 
 def read_users(spark: SparkSession, settings: PlanSettings) -> DataFrame:
-    """Return the users' table; a column that the campaign names and it lacks is refused."""
+    """Return the users' table; refuse it when it lacks a column that the campaign names."""
     form = settings.format or FORMATS.get(PurePath(settings.users.rstrip("/")).suffix, "parquet")
     reader = spark.read.format(form)
     users = (reader.option("header", value=True) if form == "csv" else reader).load(settings.users)
@@ -117,12 +117,12 @@ def read_users(spark: SparkSession, settings: PlanSettings) -> DataFrame:
     return users
 
 
-def _write_rejected(candidates: DataFrame, place: str | None) -> dict[str, int]:
-    """Write down who cannot be planned; return how many by reason, without what is a single user's."""
+def _write_rejected(candidates: DataFrame, path: str | None) -> dict[str, int]:
+    """Write the rejected users to a table; return their number by reason, without the value of a single user."""
     refused = rejected_users(candidates)
     with ReusedTable(refused) as kept:
-        if place is not None:
-            kept.once_and_for_all().write.mode("overwrite").parquet(place)
+        if path is not None:
+            kept.cached().write.mode("overwrite").parquet(path)
         counts: dict[str, int] = {}
         for row in refused.groupBy("reason").count().collect():
             reason = row["reason"].partition(": ")[0]
@@ -141,7 +141,7 @@ def _check_rate(messages: DataFrame, campaign: Campaign) -> None:
 
 
 def _add_first_plan(messages: DataFrame, settings: PlanSettings) -> tuple[int, Applied] | None:
-    """Add the messages of a campaign that has had none, in one pass; None when it has had some."""
+    """Add the messages of a campaign without messages, in one pass; None when it has some."""
     campaign, url = settings.campaign, settings.store_url or ""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
@@ -159,7 +159,7 @@ def _add_first_plan(messages: DataFrame, settings: PlanSettings) -> tuple[int, A
 
 
 def _replace_plan(messages: DataFrame, settings: PlanSettings, clock: Clock) -> tuple[int, Applied]:
-    """Stage all messages, and make the campaign what they say if as many are there as tasks have staged."""
+    """Stage all messages, and apply them if as many are there as tasks have staged."""
     campaign, horizon, url = settings.campaign, settings.horizon, settings.store_url or ""
     run_id = new_run_id(clock.now_ms(), secrets.token_hex(6))
     count = _write_parts(messages, PlanStager(url, run_id, campaign.name, message_template(campaign)))
@@ -175,7 +175,7 @@ def _replace_plan(messages: DataFrame, settings: PlanSettings, clock: Clock) -> 
 
 
 def _write_parts(messages: DataFrame, write: PlanAdder | PlanStager) -> int:
-    """Let every task write its part; return how many messages they were."""
+    """Let every task write its part; return the number of messages."""
     return sum(row["written"] for row in messages.select(*PLANNED).mapInArrow(write, "written long").collect())
 
 

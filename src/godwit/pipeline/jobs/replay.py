@@ -1,4 +1,4 @@
-"""The replay: messages that a condition chooses go back into a queue, each once, however often the job is started."""
+"""The replay job: messages that a condition selects go back into a queue, each once, however often it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BodiesMissing, InvalidSetting, QueueNotFound
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is replayed, and where to. `replay_id` makes it one replay; `per_second` spreads it over time."""
+    """The settings of a replay. `replay_id` makes reruns one replay; `per_second` spreads it over time."""
 
     broker_url: str
     store_url: str | None
@@ -40,7 +40,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was chosen, by queue, and the id under which it was sent; `seconds` is how long delivery is spread."""
+    """The selected messages by queue, and the id of the replay; `seconds` is how long delivery is spread."""
 
     replay_id: str
     chosen: int
@@ -50,7 +50,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_replay(settings: ReplaySettings, *, clock: Clock = SYSTEM_CLOCK) -> ReplayResult:
-    """Choose messages from the lake and the journal behind it, and send them."""
+    """Select messages from the lake and the journal behind it, and send them."""
     condition = check(settings)
     with (
         Connections(settings.broker_url, settings.store_url, feature="A replay") as connections,
@@ -61,7 +61,7 @@ def run_replay(settings: ReplaySettings, *, clock: Clock = SYSTEM_CLOCK) -> Repl
 
 
 def check(settings: ReplaySettings) -> Expression:
-    """Refuse what cannot work before anything is started; return the condition."""
+    """Refuse settings that cannot work, before anything is started; return the condition."""
     if settings.per_second is not None and not settings.per_second > 0:
         raise InvalidSetting("rate", settings.per_second, "messages per second, more than 0")
     return parse(settings.condition, COLUMNS)
@@ -75,7 +75,7 @@ def replay_in_session(
     *,
     clock: Clock = SYSTEM_CLOCK,
 ) -> ReplayResult:
-    """Do the same in a session that is there."""
+    """Replay in an open session."""
     declared = tuple(queue.name for queue in connections.broker(lambda broker: broker.stats()))
     if settings.queue is not None and settings.queue not in declared:
         raise QueueNotFound(settings.queue, declared)
@@ -83,9 +83,9 @@ def replay_in_session(
     rows = history(spark, connections, Lake(settings.lake, settings.name), *READ)
     copies = select_copies(rows, condition).persist()
     try:
-        told = copies.groupBy("queue").agg(F.count("*").alias("n"), F.count("body").alias("whole")).collect()
-        queues = {row["queue"]: row["n"] for row in sorted(told, key=lambda row: str(row["queue"]))}
-        chosen, whole = sum(queues.values()), sum(row["whole"] for row in told)
+        by_queue = copies.groupBy("queue").agg(F.count("*").alias("n"), F.count("body").alias("whole")).collect()
+        queues = {row["queue"]: row["n"] for row in sorted(by_queue, key=lambda row: str(row["queue"]))}
+        chosen, whole = sum(queues.values()), sum(row["whole"] for row in by_queue)
         if whole < chosen:
             raise BodiesMissing(chosen - whole, chosen)
         seconds = math.ceil(chosen / settings.per_second) if settings.per_second else 0

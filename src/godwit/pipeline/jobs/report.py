@@ -1,4 +1,4 @@
-"""The report on the whole history, or on a stretch of it."""
+"""The report job: on the whole history, or on a period of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _READ: Final = (*report_tables.COLUMNS, "body")
 
 
 class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report is about."""
+    """The settings of a report."""
 
     broker_url: str
     store_url: str | None
@@ -41,7 +41,7 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_report(settings: ReportSettings, *, clock: Clock = SYSTEM_CLOCK) -> Report:
-    """Read the lake and the journal behind it, and report."""
+    """Read the lake and the journal behind it, and return the report."""
     with (
         Connections(settings.broker_url, settings.store_url, feature="A report") as connections,
         spark_session(f"godwit report {settings.name}", master=settings.master) as spark,
@@ -53,7 +53,7 @@ def run_report(settings: ReportSettings, *, clock: Clock = SYSTEM_CLOCK) -> Repo
 def report_in_session(
     spark: SparkSession, connections: Connections, settings: ReportSettings, *, clock: Clock = SYSTEM_CLOCK
 ) -> Report:
-    """Do the same in a session that is there."""
+    """Report in an open session."""
     rows = history(spark, connections, Lake(settings.lake, settings.name), *_READ, queues=settings.queues)
     limits = _limits(rows)
     if settings.since is not None:
@@ -70,16 +70,16 @@ def report_in_session(
 
 
 def _limits(rows: DataFrame) -> dict[tuple[str, str], GroupLimits]:
-    """Return what each group is configured with, by the newest word on its queue."""
+    """Return the configured limits of each group, by the newest configuration of its queue."""
     created = rows.where(rows["event"].isin(Event.QUEUE_CREATED.value, Event.GROUP_CREATED.value))
-    told = sorted(created.select("queue", "group", "seq", "body").collect(), key=lambda row: int(row["seq"]))
+    rows_by_seq = sorted(created.select("queue", "group", "seq", "body").collect(), key=lambda row: int(row["seq"]))
     specs = {
         row["queue"]: msgspec.json.decode(bytes(row["body"]), type=QueueSpec)
-        for row in told
+        for row in rows_by_seq
         if row["group"] is None and row["body"] is not None
     }
     return {
         (row["queue"], row["group"]): GroupLimits(max_size=specs[row["queue"]].max_size, ttl=specs[row["queue"]].ttl)
-        for row in told
+        for row in rows_by_seq
         if row["group"] is not None and row["queue"] in specs
     }

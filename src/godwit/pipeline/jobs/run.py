@@ -1,4 +1,4 @@
-"""The pipeline itself: one streaming query whose batches are read once and published by all parts together."""
+"""The pipeline itself: one query whose batches are read once and published by all parts together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PARTS: Final = ("archive", "analytics", "audit")
 MANY_ROWS: Final = 1_000_000
-"""Takes long enough for code that is compiled more slowly and runs faster (3,100,000 rows: 107 s instead of 153)."""
+"""From this many rows on, slower compilation to faster code pays (3,100,000 rows: 107 s instead of 153)."""
 WAIT_SECONDS: Final = 1
 CHORE_SECONDS: Final = 600
 START_SECONDS: Final = 300
@@ -46,7 +46,7 @@ log = get_logger(__name__)
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run of the pipeline is told. Without a checkpoint it goes on from the positions in the store."""
+    """The settings of a run. Without a checkpoint it continues from the positions in the store."""
 
     broker_url: str
     store_url: str | None
@@ -65,7 +65,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did."""
+    """The totals of a run."""
 
     batches: int
     rows: int
@@ -130,19 +130,19 @@ def follow(
     metrics: PipelineMetrics | None = None,
     chore: Callable[[], None] = lambda: None,
 ) -> None:
-    """Publish all there is (`once`), or go on until interrupted, in a session that is there.
+    """Publish all there is (`once`), or continue until interrupted, in an open session.
 
-    Spark gives the Python process that speaks for a query's source ten seconds to come up (no setting changes that),
-    which a busy machine may not grant. Beginning again is safe: the positions say what is done.
+    Spark gives the Python process of a query's source ten seconds to come up (no setting changes that), which is too
+    little on a busy machine. Starting the query again is safe: the positions say what is done.
     """
-    books = metrics or PipelineMetrics()
+    query_metrics = metrics or PipelineMetrics()
 
     def note(outcome: BatchOutcome) -> None:
-        books.note(outcome.batch, outcome.rows)
+        query_metrics.note(outcome.batch, outcome.rows)
         report(outcome)
 
     if settings.once and settings.checkpoint is None:
-        _catch_up(spark, connections, settings, note, books)
+        _catch_up(spark, connections, settings, note, query_metrics)
         return
     patient_until = time.monotonic() + START_SECONDS
     while True:
@@ -166,17 +166,17 @@ def maintain_lake(spark: SparkSession, connections: Connections, settings: RunSe
 
 
 def pending(connections: Connections, settings: RunSettings) -> int:
-    """Return how many rows there are to read: starting Spark for none takes seconds."""
+    """Return how many rows there are to read; starting Spark for none takes seconds."""
     options = read_options_of(settings)
-    places = start_positions(connections, parts_of(connections, settings), options)
+    positions = start_positions(connections, parts_of(connections, settings), options)
     shards = connections.broker(lambda broker: chosen_shards(broker.journal, options))
     ends = {shard: Position(end.epoch, end.last_seq) for shard, end in shards.items()}
-    found = sum(whole.rows for whole in ranges(places, ends, shards))
-    return found or int(any(places[shard] != end for shard, end in ends.items()))  # what was lost has to be told
+    rows = sum(whole.rows for whole in ranges(positions, ends, shards))
+    return rows or int(any(positions[shard] != end for shard, end in ends.items()))  # lost rows have to be reported
 
 
 def read_options_of(settings: RunSettings) -> ReadOptions:
-    """Return which journals a run reads."""
+    """Return the read options of a run."""
     return ReadOptions(
         url=absolute_url(settings.broker_url), queues=tuple(settings.queues), max_rows=settings.max_rows,
         fail_on_data_loss=not settings.accept_loss, partials=_summed(settings),
@@ -184,12 +184,12 @@ def read_options_of(settings: RunSettings) -> ReadOptions:
 
 
 def _summed(settings: RunSettings) -> bool:
-    """Say whether nobody needs the rows themselves: they are added up where they are read."""
+    """Say whether no part needs rows, so that they are added up where they are read."""
     return set(settings.parts) == {"analytics"}
 
 
 def check(settings: RunSettings) -> None:
-    """Refuse what cannot work before anything is started."""
+    """Refuse settings that cannot work, before anything is started."""
     queue_name(settings.name)
     for part in settings.parts:
         if part not in PARTS:
@@ -202,9 +202,9 @@ def running(
 ) -> Iterator[StreamingQuery]:
     """Start the query of a pipeline and stop it with the block."""
     parts, options = parts_of(connections, settings), read_options_of(settings)
-    intake = JournalInput(spark, options, parts)
-    publisher = _publisher(connections, settings, parts, intake, report)
-    stream = intake.growing(start_positions(connections, parts, options))
+    journal_input = JournalInput(spark, options, parts)
+    publisher = _publisher(connections, settings, parts, journal_input, report)
+    stream = journal_input.growing(start_positions(connections, parts, options))
     # Without a checkpoint of the caller's there is a new one each time: it is only a hint where to go on.
     checkpoint = settings.checkpoint or str(folder_of(spark) / f"checkpoint-{secrets.token_hex(4)}")
     writer = stream.writeStream.foreachBatch(publisher).option("checkpointLocation", checkpoint)
@@ -227,44 +227,44 @@ def _catch_up(
     report: Callable[[BatchOutcome], None],
     metrics: PipelineMetrics,
 ) -> None:
-    """Publish what there is now, and nothing that comes later."""
+    """Publish the rows there are now, and none that come later."""
     parts, options = parts_of(connections, settings), read_options_of(settings)
-    intake = JournalInput(spark, options, parts)
-    publisher = _publisher(connections, settings, parts, intake, report)
+    journal_input = JournalInput(spark, options, parts)
+    publisher = _publisher(connections, settings, parts, journal_input, report)
     with translate_errors(publisher):
         start = start_positions(connections, parts, options)
-        catch_up(options, start, intake.between, publisher, metrics=metrics, pipeline=settings.name)
+        catch_up(options, start, journal_input.between, publisher, metrics=metrics, pipeline=settings.name)
 
 
 def _publisher(
     connections: Connections,
     settings: RunSettings,
     parts: Sequence[BatchPart],
-    intake: JournalInput,
+    journal_input: JournalInput,
     report: Callable[[BatchOutcome], None],
 ) -> BatchPublisher:
     lake = settings.name if {"archive", "audit"} & set(settings.parts) else ""
     return BatchPublisher(
         connections, parts, reader=reader_of(settings.name), lake=lake, accept_loss=settings.accept_loss, report=report,
-        unseen=intake.unseen,
+        unseen=journal_input.unseen,
     )  # fmt: skip
 
 
 def parts_of(connections: Connections, settings: RunSettings) -> list[BatchPart]:
     """Return the parts to run; the lake first, so that the others read what it wrote."""
-    made: list[BatchPart] = []
+    parts: list[BatchPart] = []
     lake = Lake(settings.lake, settings.name)
     if "archive" in settings.parts:
-        made.append(LakePart(lake, accept_loss=settings.accept_loss))
+        parts.append(LakePart(lake, accept_loss=settings.accept_loss))
     if "analytics" in settings.parts:
-        made.append(AnalyticsPart(connections, accept_loss=settings.accept_loss, summed=_summed(settings)))
+        parts.append(AnalyticsPart(connections, accept_loss=settings.accept_loss, summed=_summed(settings)))
     if "audit" in settings.parts:
-        made.append(AuditPart(connections, lake, accept_loss=settings.accept_loss))
-    return made
+        parts.append(AuditPart(connections, lake, accept_loss=settings.accept_loss))
+    return parts
 
 
 def wait(query: StreamingQuery, chore: Callable[[], None] = lambda: None) -> None:
-    """Wait for the query's end, doing the `chore` now and then; raises what ended the query."""
+    """Wait for the query's end, calling `chore` at intervals; raise what ended the query."""
     due = time.monotonic() + CHORE_SECONDS
     while not query.awaitTermination(WAIT_SECONDS):
         if time.monotonic() > due:

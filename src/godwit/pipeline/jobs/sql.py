@@ -1,6 +1,6 @@
-"""Questions in SQL over `journal`, `messages` and `deliveries`: the lake, and behind it the live journal.
+"""The SQL job: questions over `journal`, `messages` and `deliveries`, from the lake and the live journal.
 
-For people at a terminal only: Spark's SQL can read files and run code, so no API may ever hand a text to it.
+For people at a terminal only: Spark's SQL can read files and run code, so no API may ever pass it a text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def ask(
 
 
 def create_views(spark: SparkSession, connections: Connections, lake: Lake) -> None:
-    """Make the views known to a session."""
+    """Create the views in a session."""
     rows = history(spark, connections, lake, *journal_schema().names)
     rows.createOrReplaceTempView("journal")
     messages(rows).createOrReplaceTempView("messages")

@@ -2,9 +2,9 @@
 
     <folder>/<name>/<dataset>/<run id>/day=2030-01-31/part-....parquet
 
-A run writes into a folder of its own, so that two drivers never meet and a killed one leaves nothing that counts. The
-store lists its files in the transaction that moves the position. Everybody reads through the manifest; files it does
-not list are swept after a day. `day` is the UTC day of `at`.
+A run writes into a folder of its own, so that two drivers never write to the same one and the files of a killed driver
+do not count. The store lists the files in the transaction that moves the position. Readers use the manifest; files it
+does not list are swept after a day. `day` is the UTC day of `at`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.errors import InvalidSetting
 from godwit.pipeline.source.schema import journal_schema
@@ -34,7 +34,7 @@ _DAY_OF: Final = re.compile(r"/day=(\d{4}-\d{2}-\d{2})/")
 
 
 class WrittenFiles(msgspec.Struct, frozen=True):
-    """Files that are there and do not count yet, and the facts they were listed from."""
+    """Files that are written but not listed yet, and the facts about their rows."""
 
     files: list[LakeFile]
     facts: Any
@@ -52,7 +52,7 @@ class Lake:
 
     @property
     def key(self) -> str:
-        """The name its position is kept under."""
+        """The name of the lake's position."""
         return f"lake {self.name}"
 
     @property
@@ -61,31 +61,31 @@ class Lake:
         return Path(self.folder) if "://" not in self.folder else None
 
     def write(self, rows: DataFrame, run_id: str, *, dataset: str = JOURNAL, day: str = "at") -> WrittenFiles:
-        """Write rows into a run's own folder, by the UTC day of column `day`; nothing counts before it is listed."""
-        place = f"{self.folder}/{dataset}/{run_id}"
+        """Write rows to a run's own folder, by the UTC day of column `day`; they count once they are listed."""
+        folder = f"{self.folder}/{dataset}/{run_id}"
         # Arithmetic, not a cast to date: the session's zone must not matter.
         days = F.date_from_unix_date(F.expr(f"cast(unix_millis(`{day}`) div 86400000 as int)"))
-        rows.withColumn(DAY, days).write.partitionBy(DAY).mode("error").parquet(place)
-        facts = self._facts(rows.sparkSession, place, rows.schema)
+        rows.withColumn(DAY, days).write.partitionBy(DAY).mode("error").parquet(folder)
+        facts = self._facts(rows.sparkSession, folder, rows.schema)
         return WrittenFiles(files=self._files(facts, dataset), facts=facts)
 
     def read(self, spark: SparkSession, files: Sequence[LakeFile], schema: StructType | None = None) -> DataFrame:
-        """Return the rows of listed files; without any, a table without rows."""
+        """Return the rows of listed files; an empty table without any."""
         wanted = journal_schema() if schema is None else schema
         if not files:
             return spark.createDataFrame([], wanted)
         reader = spark.read.schema(wanted).option("recursiveFileLookup", value=True)
         return reader.parquet(*(f"{self.folder}/{file.path}" for file in files))
 
-    def _facts(self, spark: SparkSession, place: str, schema: StructType) -> pa.Table:
-        """Return what was written, as it is read back: by file and, for journal rows, by shard."""
-        rows = spark.read.schema(schema).option("recursiveFileLookup", value=True).parquet(place)
+    def _facts(self, spark: SparkSession, folder: str, schema: StructType) -> pa.Table:
+        """Return counts of the written rows, as read back: by file and, for journal rows, by shard."""
+        rows = spark.read.schema(schema).option("recursiveFileLookup", value=True).parquet(folder)
         file = [F.col("_metadata.file_path").alias("path"), F.col("_metadata.file_size").alias("size")]
         if not set(_PLACE) <= set(schema.names):
             return rows.select(*file).groupBy("path", "size").agg(F.count("*").alias("n")).toArrow()
-        told = rows.select(*file, "shard", "epoch", "seq", F.unix_millis("at").alias("at_ms"))
+        placed = rows.select(*file, "shard", "epoch", "seq", F.unix_millis("at").alias("at_ms"))
         return (
-            told.groupBy("path", "size", "shard", "epoch")
+            placed.groupBy("path", "size", "shard", "epoch")
             .agg(
                 F.count("*").alias("n"),
                 F.min("seq").alias("first_seq"),
@@ -109,13 +109,13 @@ class Lake:
         ]  # fmt: skip
 
     def _relative(self, address: str) -> str:
-        """Return a path as the manifest keeps it, so that a lake can be moved as a whole."""
+        """Return a path as the manifest keeps it: relative, so that a lake can be moved as a whole."""
         if self.local is None:
             return address.removeprefix(self.folder).lstrip("/")
         return str(Path(unquote(urlsplit(address).path)).relative_to(self.local))
 
 
 def _day_of(path: str) -> str:
-    found = _DAY_OF.search(path)
-    assert found is not None, path  # noqa: S101 # written by partitionBy
-    return found[1]
+    match = _DAY_OF.search(path)
+    assert match is not None, path  # noqa: S101 # written by partitionBy
+    return match[1]

@@ -1,4 +1,4 @@
-"""Looking after a lake: many small files become one, and what no longer counts is swept after a day."""
+"""Maintains a lake: compacts small files, and sweeps files a day after they stopped counting."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 DAY_MS: Final = 86_400_000
 SMALL: Final = 32 << 20
 FEW: Final = 8
-"""So many small files of a day are worth being made one."""
+"""This many small files of a day are worth being merged."""
 
 
 def compact(
     spark: SparkSession, connections: Connections, lake: Lake, *, few: int = FEW, clock: Clock = SYSTEM_CLOCK
 ) -> int:
-    """Make one file of the small ones of each day; return how many were replaced. Readers see all or none of it."""
+    """Merge the small files of each day into one; return how many were replaced. Readers see all or none of it."""
     replaced = 0
     for files in _small(connections.pipelines(lambda state: state.files(lake.name, JOURNAL)), few):
         run_id = new_run_id(clock.now_ms(), secrets.token_hex(6))
@@ -38,7 +38,7 @@ def compact(
         if before != after:
             raise PipelineFailed("compaction", f"{before:,} rows went in and {after:,} came out; nothing was replaced")
         swap = Publication(run_id=run_id, lake=lake.name, add=written.files, remove=[file.path for file in files])
-        with suppress(ManifestMoved):  # somebody else was faster: what was written here is swept
+        with suppress(ManifestMoved):  # another driver was faster: the file written here is swept
             _publish(connections, swap)
             replaced += len(files)
     return replaced
@@ -53,13 +53,13 @@ def _small(files: Sequence[LakeFile], few: int) -> list[list[LakeFile]]:
     for file in files:
         if file.bytes < SMALL:
             days[file.day].append(file)
-    return [found for _, found in sorted(days.items()) if len(found) >= few]
+    return [small for _, small in sorted(days.items()) if len(small) >= few]
 
 
 def sweep(connections: Connections, lake: Lake, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Delete files that stopped counting a day ago, and those that no manifest ever listed; return how many.
+    """Delete files that stopped counting a day ago, and files that no manifest ever listed; return how many.
 
-    Only in local folders: an address elsewhere has rules of its own for old objects.
+    Only local folders are swept; other storage has its own rules for old objects.
     """
     root = lake.local
     if root is None or not root.exists():
@@ -78,7 +78,7 @@ def sweep(connections: Connections, lake: Lake, *, clock: Clock = SYSTEM_CLOCK) 
 
 
 def _delete(file: Path, root: Path) -> None:
-    """Delete a file, its checksum, and the folders it leaves empty but for Spark's marks."""
+    """Delete a file, its checksum, and the folders that then hold nothing but Spark's marks."""
     file.unlink(missing_ok=True)
     (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
     folder = file.parent

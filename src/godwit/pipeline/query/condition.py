@@ -1,7 +1,7 @@
-"""The conditions that choose rows of the lake: one boolean expression over named columns, and nothing else.
+"""Conditions that select rows of the lake: one boolean expression over named columns, and nothing else.
 
-They look like the CEL of routing (`type == "order" && at >= timestamp("2026-01-01T00:00:00Z")`), but every word is read
-here: there is no function, subquery, path or cast in the grammar, so no text of a user ever reaches Spark's own parser.
+They look like the CEL of routing (`type == "order" && at >= timestamp("2026-01-01T00:00:00Z")`), but every word is
+parsed here: the grammar has no function, subquery, path or cast, so no text of a user ever reaches Spark's own parser.
 
     either   = both ("||" both)*                 both  = simple ("&&" simple)*
     simple   = "!" simple | "(" either ")" | column "." search "(" text ")" | column relation value
@@ -36,7 +36,7 @@ Value = str | int | float | bool | datetime | None
 
 
 class ColumnKind(StrEnum):
-    """What a column holds."""
+    """The kind of a column's values."""
 
     TEXT = "text"
     NUMBER = "a number"
@@ -44,7 +44,7 @@ class ColumnKind(StrEnum):
 
 
 class Compare(msgspec.Struct, frozen=True):
-    """A column beside one value; null is only equal or unequal."""
+    """A column compared with one value; null is only equal or unequal."""
 
     column: str
     relation: str
@@ -59,7 +59,7 @@ class OneOf(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """A text column with a given part."""
+    """A text column that contains, starts with or ends with a text."""
 
     column: str
     how: str
@@ -67,19 +67,19 @@ class Search(msgspec.Struct, frozen=True):
 
 
 class Not(msgspec.Struct, frozen=True):
-    """What the inner expression does not choose, rows it cannot be asked about included."""
+    """The rows that the inner expression does not select, rows without a value included."""
 
     inner: Expression
 
 
 class Both(msgspec.Struct, frozen=True):
-    """All of them."""
+    """The rows that all parts select."""
 
     parts: tuple[Expression, ...]
 
 
 class Either(msgspec.Struct, frozen=True):
-    """Any of them."""
+    """The rows that any part selects."""
 
     parts: tuple[Expression, ...]
 
@@ -88,7 +88,7 @@ Expression = Compare | OneOf | Search | Not | Both | Either
 
 
 def parse(source: str, columns: Mapping[str, ColumnKind]) -> Expression:
-    """Return the expression a condition stands for; raises `InvalidCondition` with the place and the remedy."""
+    """Return the expression of a condition; raise `InvalidCondition` with the position and the remedy."""
     if len(source) > MAX_CONDITION_CHARACTERS:
         raise InvalidCondition(
             source, 0, f"is longer than {MAX_CONDITION_CHARACTERS:,} characters", "Select in several steps."
@@ -97,7 +97,7 @@ def parse(source: str, columns: Mapping[str, ColumnKind]) -> Expression:
 
 
 class _Reader:
-    """Reads words from left to right; each method takes one rule of the grammar."""
+    """Parses words from left to right; each method parses one rule of the grammar."""
 
     def __init__(self, source: str, columns: Mapping[str, ColumnKind]) -> None:
         self._source, self._columns = source, columns
@@ -108,10 +108,10 @@ class _Reader:
     def whole(self) -> Expression:
         if not self._words:
             raise self._wrong("is empty", 'Write a comparison such as type == "order".')
-        found = self._either()
+        expression = self._either()
         if self._at < len(self._words):
             raise self._wrong(f"{self._text!r} is not expected here", "Join comparisons with && or ||.")
-        return found
+        return expression
 
     def _either(self) -> Expression:
         return self._joined_by("||", lambda: self._joined_by("&&", self._simple, Both), Either)
@@ -241,8 +241,8 @@ class _Reader:
 
     def _take(self, mark: str) -> None:
         if self._text != mark:
-            found = f"{self._text!r}" if self._word else "the end"
-            raise self._wrong(f"{found} stands where {mark!r} is expected", f"Put {mark!r} there.")
+            actual = f"{self._text!r}" if self._word else "the end"
+            raise self._wrong(f"{actual} stands where {mark!r} is expected", f"Put {mark!r} there.")
         self._at += 1
 
     @property
@@ -260,25 +260,25 @@ class _Reader:
 
 
 def _joined(words: Sequence[Token]) -> list[Token]:
-    """Return the words with signs of two characters as one."""
-    found: list[Token] = []
+    """Return the words with adjacent signs joined to operators of two characters."""
+    joined: list[Token] = []
     for word in words:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         together = f"{last.text}{word.text}" if last else ""
         if last and together in _PAIRS and last.column + 1 == word.column:  # "a = = b" is not "a == b"
-            found[-1] = Token("mark", together, last.column)
+            joined[-1] = Token("mark", together, last.column)
         else:
-            found.append(word)
-    return found
+            joined.append(word)
+    return joined
 
 
 def _unquoted(text: str) -> str | None:
-    """Return what a quoted text says, by JSON's rules for escapes; None when it is no such text."""
+    """Return the content of a quoted text, by JSON's rules for escapes; None when it is no such text."""
     if len(text) < len('""') or text[0] != text[-1] or text[0] not in "'\"" or text[:3] in {"'''", '"""'}:
         return None
     inner = text[1:-1]
     if text[0] == "'":  # JSON has only the other quotes
-        inner = _QUOTES.sub(lambda found: {"\\'": "'", '"': '\\"'}.get(found[0], found[0]), inner)
+        inner = _QUOTES.sub(lambda match: {"\\'": "'", '"': '\\"'}.get(match[0], match[0]), inner)
     try:
         return str(json.loads(f'"{inner}"'))
     except ValueError:

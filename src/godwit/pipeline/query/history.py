@@ -1,4 +1,4 @@
-"""The whole history as one table: what the lake holds, and behind it what only the journal holds so far."""
+"""The whole history as one table: the lake's rows, followed by the rows that only the journal has so far."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 def history(
     spark: SparkSession, connections: Connections, lake: Lake, *names: str, queues: Sequence[str] = ()
 ) -> DataFrame:
-    """Return some columns of all rows there are; what was trimmed before it was archived is not among them."""
+    """Return some columns of all rows; rows that were trimmed before they were archived are missing."""
     schema = columns(*names)
     files = connections.pipelines(lambda state: state.files(lake.name, JOURNAL))
     archived = lake.read(spark, files, schema)
     if queues:
         archived = archived.where(archived["queue"].isin(*queues))
-    places = connections.pipelines(lambda state: state.positions(lake.key))
+    positions = connections.pipelines(lambda state: state.positions(lake.key))
     shards = connections.broker(lambda broker: broker.journal.shards())
     begin = {
-        shard: Position(ends.epoch, max(ends.first_seq - 1, _seq(places.get(shard), ends.epoch)))
+        shard: Position(ends.epoch, max(ends.first_seq - 1, _seq(positions.get(shard), ends.epoch)))
         for shard, ends in shards.items()
     }
     reader = spark.read.format("godwit").schema(schema).option("url", absolute_url(connections.broker_url))
@@ -41,5 +41,5 @@ def history(
     return archived.unionByName(live)
 
 
-def _seq(place: Position | None, epoch: str) -> int:
-    return place.seq if place is not None and place.epoch == epoch else 0
+def _seq(position: Position | None, epoch: str) -> int:
+    return position.seq if position is not None and position.epoch == epoch else 0

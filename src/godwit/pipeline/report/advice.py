@@ -1,8 +1,8 @@
-"""Recommendations that can be computed honestly from a history; "not enough data" is one of the answers.
+"""Advice that can be computed honestly from a history; "not enough data" is one of the answers.
 
-Each counts what would have happened, exactly, or stands on a model that first reproduced what did happen. What a
-history cannot tell is never recommended: more attempts or other delays (nobody tried them), breaker thresholds,
-prefetch, weights, seasons from less than two weeks, root causes.
+Each advice counts exactly what would have happened, or uses a model that first reproduced what did happen. What a
+history cannot tell is never recommended: more attempts or other delays (none were tried), breaker thresholds, prefetch,
+weights, seasons from less than two weeks, root causes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONG_TAIL: Final = 10
 
 
 class AdviceVerdict(StrEnum):
-    """What an advice says."""
+    """The verdict of an advice."""
 
     CHANGE = "change"
     KEEP = "keep"
@@ -45,7 +45,7 @@ class AdviceVerdict(StrEnum):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """One recommendation with what it stands on."""
+    """One recommendation with the number of observations it is based on."""
 
     subject: str
     queue: str
@@ -56,14 +56,14 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group is configured with, as far as it is known."""
+    """The configured limits of a group, as far as they are known."""
 
     max_size: int | None = None
     ttl: timedelta | None = None
 
 
 class TracedMessage(msgspec.Struct, frozen=True):
-    """One message as a queue sees it."""
+    """The times of one message in a queue."""
 
     ready_ms: int
     at_ms: int
@@ -80,22 +80,24 @@ def advise(
     limits: Mapping[tuple[str, str], GroupLimits],
     trace: Callable[[str, str], Sequence[TracedMessage]],
 ) -> tuple[Advice, ...]:
-    """Return what follows for every group, what should change first."""
-    found: list[Advice] = []
+    """Return the advice for every group, changes first."""
+    advice_list: list[Advice] = []
     for group in groups:
-        place = (group.queue, group.group)
-        found.append(fewer_attempts(group, [one for one in attempts if (one.queue, one.group) == place]))
-        found.append(queue_limit(group, limits.get(place, GroupLimits())))
-        found.append(time_to_live(group, limits.get(place, GroupLimits())))
-        found += [spread(one) for one in schedules if (one.queue, one.group) == place]
-        found.append(lease_length(group))
-        found.append(concurrency(group, trace))
+        key = (group.queue, group.group)
+        advice_list.append(
+            fewer_attempts(group, [figures for figures in attempts if (figures.queue, figures.group) == key])
+        )
+        advice_list.append(queue_limit(group, limits.get(key, GroupLimits())))
+        advice_list.append(time_to_live(group, limits.get(key, GroupLimits())))
+        advice_list += [spread(figures) for figures in schedules if (figures.queue, figures.group) == key]
+        advice_list.append(lease_length(group))
+        advice_list.append(concurrency(group, trace))
     order = list(AdviceVerdict)
-    return tuple(sorted(found, key=lambda advice: order.index(advice.verdict)))
+    return tuple(sorted(advice_list, key=lambda advice: order.index(advice.verdict)))
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share."""
+    """Return the 95 % confidence interval of a share."""
     if trials == 0:
         return 0.0, 1.0
     share, spread = hits / trials, Z * Z / trials
@@ -105,16 +107,19 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 
 
 def fewer_attempts(group: GroupFigures, attempts: Sequence[Attempts]) -> Advice:
-    """Give up earlier where further attempts hardly ever succeed: an exact count of what would have been."""
+    """Advise to give up earlier where further attempts hardly ever succeed, by an exact count."""
     say = _advice_on("max_attempts", group)
-    most = max((one.earlier_failures for one in attempts), default=0)
-    seen = sum(one.succeeded + one.failed for one in attempts if one.earlier_failures > 0)
+    most = max((figures.earlier_failures for figures in attempts), default=0)
+    seen = sum(figures.succeeded + figures.failed for figures in attempts if figures.earlier_failures > 0)
     for limit in range(1, most + 1):
-        tail = [one for one in attempts if one.earlier_failures >= limit]
-        tries, successes = sum(one.succeeded + one.failed for one in tail), sum(one.succeeded for one in tail)
+        tail = [figures for figures in attempts if figures.earlier_failures >= limit]
+        tries, successes = (
+            sum(figures.succeeded + figures.failed for figures in tail),
+            sum(figures.succeeded for figures in tail),
+        )
         low, high = wilson(successes, tries)
         if tries >= ENOUGH and high < HOPELESS:
-            seconds = sum(one.run_ms for one in tail) / 1_000
+            seconds = sum(figures.run_ms for figures in tail) / 1_000
             return say(
                 AdviceVerdict.CHANGE,
                 f"max_attempts = {limit} would have saved {tries:,} runs ({seconds:,.0f} s of handlers) and given up"
@@ -128,7 +133,7 @@ def fewer_attempts(group: GroupFigures, attempts: Sequence[Attempts]) -> Advice:
 
 
 def queue_limit(group: GroupFigures, limits: GroupLimits) -> Advice:
-    """Fit the limit to the depths that were seen."""
+    """Advise a size limit that fits the depths seen."""
     say = _advice_on("max_size", group)
     if group.enqueued < ENOUGH or not group.peak_depth:
         return say(AdviceVerdict.UNKNOWN, f"Only {group.enqueued:,} messages were seen.", group.enqueued)
@@ -145,7 +150,7 @@ def queue_limit(group: GroupFigures, limits: GroupLimits) -> Advice:
 
 
 def time_to_live(group: GroupFigures, limits: GroupLimits) -> Advice:
-    """Say where messages without a time to live waited far longer than is usual."""
+    """Advise a time to live where messages waited far longer than usual."""
     say = _advice_on("ttl", group)
     if group.delivered < ENOUGH or group.wait_p99 is None or group.wait_max is None:
         return say(AdviceVerdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
@@ -160,7 +165,7 @@ def time_to_live(group: GroupFigures, limits: GroupLimits) -> Advice:
 
 
 def spread(late: ScheduleLateness) -> Advice:
-    """Spread schedules that fall due together and are late for it."""
+    """Advise to spread schedules that fall due together and are late because of it."""
     say = _advice_on("schedules", late)
     if late.messages < ENOUGH:
         return say(AdviceVerdict.UNKNOWN, f"Only {late.messages:,} scheduled messages were seen.", late.messages)
@@ -177,7 +182,7 @@ def spread(late: ScheduleLateness) -> Advice:
 
 
 def lease_length(group: GroupFigures) -> Advice:
-    """Lengthen leases that run out under handlers which are still at work."""
+    """Advise longer leases where leases ran out under handlers still at work."""
     say = _advice_on("lease", group)
     if group.delivered < ENOUGH:
         return say(AdviceVerdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
@@ -193,23 +198,28 @@ def lease_length(group: GroupFigures) -> Advice:
 
 
 def concurrency(group: GroupFigures, trace: Callable[[str, str], Sequence[TracedMessage]]) -> Advice:
-    """Change the number of slots when a simulation that reproduces the waits says so."""
+    """Advise another number of slots when a simulation that reproduces the waits shows its effect."""
     say = _advice_on("concurrency", group)
     if group.processed < ENOUGH or group.wait_p95 is None:
         return say(AdviceVerdict.UNKNOWN, f"Only {group.processed:,} messages were handled.", group.processed)
-    told = trace(group.queue, group.group)
-    if len(told) < ENOUGH:
-        return say(AdviceVerdict.UNKNOWN, f"Only {len(told):,} messages ended at their first attempt.", len(told))
-    ready = [one.ready_ms for one in told]
-    runs = [max(0, one.end_ms - one.at_ms) for one in told]
-    slots = most_overlapping([(one.at_ms, one.end_ms) for one in told])
-    seen, modelled = percentile([one.wait_ms for one in told], 0.95), percentile(waits(ready, runs, slots), 0.95)
+    messages = trace(group.queue, group.group)
+    if len(messages) < ENOUGH:
+        return say(
+            AdviceVerdict.UNKNOWN, f"Only {len(messages):,} messages ended at their first attempt.", len(messages)
+        )
+    ready = [message.ready_ms for message in messages]
+    runs = [max(0, message.end_ms - message.at_ms) for message in messages]
+    slots = most_overlapping([(message.at_ms, message.end_ms) for message in messages])
+    seen, modelled = (
+        percentile([message.wait_ms for message in messages], 0.95),
+        percentile(waits(ready, runs, slots), 0.95),
+    )
     if abs(modelled - seen) > max(MODEL_ERROR * seen, LEAST_WAIT_MS):
         text = (
             f"A model with {slots} slots gives a p95 wait of {modelled:,.0f} ms where {seen:,.0f} ms were seen:"
             " something else than the number of slots decides."
         )
-        return say(AdviceVerdict.UNKNOWN, text, len(told))
+        return say(AdviceVerdict.UNKNOWN, text, len(messages))
     wanted = max(percentile(runs, 0.95), LEAST_WAIT_MS)
     for other in _slots_to_try(slots, more=seen > wanted):
         then = percentile(waits(ready, runs, other), 0.95)
@@ -217,27 +227,27 @@ def concurrency(group: GroupFigures, trace: Callable[[str, str], Sequence[Traced
             text = (
                 f"With {other} slots instead of {slots} the p95 wait would have been {then:,.0f} ms (was {seen:,.0f})."
             )
-            return say(AdviceVerdict.CHANGE, text, len(told))
-    return say(AdviceVerdict.KEEP, f"{slots} slots fit the load (p95 wait {seen:,.0f} ms).", len(told))
+            return say(AdviceVerdict.CHANGE, text, len(messages))
+    return say(AdviceVerdict.KEEP, f"{slots} slots fit the load (p95 wait {seen:,.0f} ms).", len(messages))
 
 
 def _slots_to_try(slots: int, *, more: bool) -> list[int]:
-    """Return other numbers of slots, least first; fewer ones only when that is a real saving."""
+    """Return other numbers of slots, least first; fewer ones only when the saving is real."""
     if more:
         return sorted({math.ceil(slots * factor) for factor in (1.25, 1.5, 2, 3, 4)} - {slots})
     return sorted({max(1, slots // 4), max(1, slots // 2)} - {slots})
 
 
-def _advice_on(subject: str, place: GroupFigures | ScheduleLateness) -> Callable[[AdviceVerdict, str, int], Advice]:
+def _advice_on(subject: str, group: GroupFigures | ScheduleLateness) -> Callable[[AdviceVerdict, str, int], Advice]:
     def say(verdict: AdviceVerdict, text: str, observed: int) -> Advice:
         return Advice(
-            subject=subject, queue=place.queue, group=place.group, verdict=verdict, text=text, observed=observed
+            subject=subject, queue=group.queue, group=group.group, verdict=verdict, text=text, observed=observed
         )
 
     return say
 
 
 def _nice(number: float) -> int:
-    """Return the next of 1, 2, 5, 10, 20, ... from a number on."""
+    """Return the least of 1, 2, 5, 10, 20, ... that is not below a number."""
     power = 10 ** math.floor(math.log10(number)) if number >= 1 else 1
     return int(next(step * power for step in (1, 2, 5, 10) if step * power >= number))

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: open it anywhere, send it to anyone."""
+"""A report as one HTML page without external files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from godwit.pipeline.report.model import Report
 from godwit.pipeline.report.svg_plots import PlotLine, bar, line_plot
 
 _SECONDS_FROM_MS: Final = 2_000
-"""From here on an axis counts seconds."""
+"""From this value on an axis shows seconds."""
 STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #5d6b7a; --line: #d9dfe6; --paper: #ffffff; --card: #f6f8fa;
   --blue: #2563c9; --green: #1a8754; --red: #c9362b; --amber: #b7791f; }
@@ -52,7 +52,7 @@ td.change, td.keep, td.unknown { white-space: nowrap; }
 
 
 def render_page(report: Report) -> str:
-    """Return the page."""
+    """Return the page of a report."""
     body = "".join(
         (
             _head(report),
@@ -101,21 +101,21 @@ def _times(report: Report) -> str:
     through = line_plot(
         moments,
         [
-            PlotLine("enqueued", "blue", tuple(one.enqueued for one in report.timeline)),
-            PlotLine("processed", "green", tuple(one.processed for one in report.timeline)),
-            PlotLine("failed attempts", "red", tuple(one.failed for one in report.timeline)),
+            PlotLine("enqueued", "blue", tuple(point.enqueued for point in report.timeline)),
+            PlotLine("processed", "green", tuple(point.processed for point in report.timeline)),
+            PlotLine("failed attempts", "red", tuple(point.failed for point in report.timeline)),
         ],
         unit="",
     )
-    depth = line_plot(moments, [PlotLine("deepest", "amber", tuple(one.depth for one in report.timeline))], unit="")
-    waits, runs = ([one.wait_p95 for one in report.timeline], [one.run_p95 for one in report.timeline])
+    depth = line_plot(moments, [PlotLine("deepest", "amber", tuple(point.depth for point in report.timeline))], unit="")
+    waits, runs = ([point.wait_p95 for point in report.timeline], [point.run_p95 for point in report.timeline])
     ms, unit = (
-        (1_000, " s") if max((one or 0 for one in (*waits, *runs)), default=0) >= _SECONDS_FROM_MS else (1, " ms")
+        (1_000, " s") if max((point or 0 for point in (*waits, *runs)), default=0) >= _SECONDS_FROM_MS else (1, " ms")
     )
     latency = line_plot(
         moments,
         [
-            PlotLine(name, colour, tuple(None if one is None else one / ms for one in values))
+            PlotLine(name, colour, tuple(None if point is None else point / ms for point in values))
             for name, colour, values in (("wait p95", "blue", waits), ("run p95", "green", runs))
         ],
         unit=unit,
@@ -151,25 +151,26 @@ def _groups(report: Report) -> str:
 def _advice(report: Report) -> str:
     css = {AdviceVerdict.CHANGE: "change", AdviceVerdict.KEEP: "keep", AdviceVerdict.UNKNOWN: "unknown"}
     rows = "".join(
-        f'<tr><td class="text {css[one.verdict]}">{one.verdict}</td><td class="text">{html.escape(one.subject)}</td>'
-        f'<td class="text">{html.escape(one.queue)} / {html.escape(one.group)}</td>'
-        f'<td class="text wide">{html.escape(one.text)}</td></tr>'
-        for one in report.advice
+        f'<tr><td class="text {css[advice.verdict]}">{advice.verdict}</td>'
+        f'<td class="text">{html.escape(advice.subject)}</td>'
+        f'<td class="text">{html.escape(advice.queue)} / {html.escape(advice.group)}</td>'
+        f'<td class="text wide">{html.escape(advice.text)}</td></tr>'
+        for advice in report.advice
     )
     return f'<h2>What follows</h2><div class="scroll"><table>{rows}</table></div>'
 
 
 def _attempts(report: Report) -> str:
     rows = []
-    for one in report.attempts:
-        share = one.succeeded / (one.succeeded + one.failed) if one.succeeded + one.failed else 0.0
+    for figures in report.attempts:
+        share = figures.succeeded / (figures.succeeded + figures.failed) if figures.succeeded + figures.failed else 0.0
         rows.append(
             (
-                one.queue,
-                one.group,
-                f"{one.earlier_failures}",
-                f"{one.succeeded:,}",
-                f"{one.failed:,}",
+                figures.queue,
+                figures.group,
+                f"{figures.earlier_failures}",
+                f"{figures.succeeded:,}",
+                f"{figures.failed:,}",
                 f"{share:.1%} {bar(share, 'green')}",
             )
         )
@@ -178,18 +179,18 @@ def _attempts(report: Report) -> str:
 
 
 def _patterns(report: Report) -> str:
-    most = max((one.failures for one in report.patterns), default=1)
+    most = max((pattern.failures for pattern in report.patterns), default=1)
     rows = [
         (
-            one.error_fingerprint,
-            one.error_kind or "",
-            ", ".join(one.queues),
-            f"{one.failures:,} {bar(one.failures / most, 'red')}",
-            f"{one.given_up:,}",
-            _time(one.first_at),
-            _time(one.last_at),
+            pattern.error_fingerprint,
+            pattern.error_kind or "",
+            ", ".join(pattern.queues),
+            f"{pattern.failures:,} {bar(pattern.failures / most, 'red')}",
+            f"{pattern.given_up:,}",
+            _time(pattern.first_at),
+            _time(pattern.last_at),
         )
-        for one in report.patterns
+        for pattern in report.patterns
     ]
     heads = ("failure", "kind", "queues", "times", "given up", "first", "last")
     return "<h2>Failures that are the same</h2>" + _table(heads, rows, texts=3, markup={3})
@@ -198,33 +199,33 @@ def _patterns(report: Report) -> str:
 def _schedules(report: Report) -> str:
     rows = [
         (
-            one.queue,
-            one.group,
-            f"{one.messages:,}",
-            _duration(one.late_p50),
-            _duration(one.late_p95),
-            _duration(one.late_max),
-            f"{one.early:,}",
-            f"{one.most_in_a_minute:,} at {one.fullest_minute:%H:%M}",
+            lateness.queue,
+            lateness.group,
+            f"{lateness.messages:,}",
+            _duration(lateness.late_p50),
+            _duration(lateness.late_p95),
+            _duration(lateness.late_max),
+            f"{lateness.early:,}",
+            f"{lateness.most_in_a_minute:,} at {lateness.fullest_minute:%H:%M}",
         )
-        for one in report.schedules
+        for lateness in report.schedules
     ]
     heads = ("queue", "group", "messages", "late p50", "late p95", "latest", "early", "most in a minute")
     return "<h2>Lateness of scheduled messages</h2>" + _table(heads, rows, texts=2)
 
 
 def _workers(report: Report) -> str:
-    most = max((one.processed for one in report.workers), default=1) or 1
+    most = max((worker.processed for worker in report.workers), default=1) or 1
     rows = [
         (
-            one.queue,
-            one.group,
-            one.worker,
-            f"{one.delivered:,}",
-            f"{one.processed:,} {bar(one.processed / most, 'blue')}",
-            _duration(one.busy_ms),
+            worker.queue,
+            worker.group,
+            worker.worker,
+            f"{worker.delivered:,}",
+            f"{worker.processed:,} {bar(worker.processed / most, 'blue')}",
+            _duration(worker.busy_ms),
         )
-        for one in report.workers
+        for worker in report.workers
     ]
     heads = ("queue", "group", "worker", "delivered", "processed", "busy")
     return "<h2>Who did the work</h2>" + _table(heads, rows, texts=3, markup={4})
@@ -233,7 +234,7 @@ def _workers(report: Report) -> str:
 def _table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int, markup: frozenset[int] | set[int] = frozenset()
 ) -> str:
-    """Return a table whose first columns are text; cells of the `markup` columns are ours and hold tags."""
+    """Return a table whose first `texts` columns are text; cells of the `markup` columns hold tags, unescaped."""
     drawn = [
         "".join(
             f"<td{_left(at, texts)}>{cell if at in markup else html.escape(cell)}</td>" for at, cell in enumerate(row)
@@ -256,7 +257,7 @@ def _time(moment: datetime) -> str:
 
 
 def _duration(ms: int | None) -> str:
-    """Return milliseconds in the unit that people would say."""
+    """Return milliseconds in a readable unit."""
     if ms is None:
         return "-"
     for size, unit in ((3_600_000, "h"), (60_000, "min"), (1_000, "s")):

@@ -1,4 +1,4 @@
-"""A report as a value: what the journal says about a stretch of time, and what follows from it."""
+"""The report as a value: what the journal shows about a period, and the advice that follows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 MAX_PATTERNS: Final = 20
 MAX_TRACE: Final = 200_000
 STRETCHES: Final = 240
-"""How many points a plot has at most."""
+"""The greatest number of points of a plot."""
 _NICE_SECONDS: Final = (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 86_400)
 
 
 class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What came to a group, how it ended, how long it took."""
+    """The figures of a group: arrivals, outcomes and durations."""
 
     queue: str
     group: str
@@ -48,13 +48,13 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def per_minute(self) -> float:
-        """Messages processed per minute of the stretch."""
+        """Messages processed per minute of the period."""
         minutes = (self.last_at - self.first_at).total_seconds() / 60
         return self.processed / minutes if minutes else float(self.processed)
 
 
 class TimelinePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened within one step of a plot."""
+    """The figures of one step of a plot."""
 
     start: datetime
     enqueued: int
@@ -66,7 +66,7 @@ class TimelinePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportedPattern(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures that are the same."""
+    """Failures with the same fingerprint."""
 
     error_fingerprint: str
     error_kind: str | None
@@ -78,7 +78,7 @@ class ReportedPattern(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):
-    """How attempts ended that followed so many failures."""
+    """How attempts after a number of failures ended."""
 
     queue: str
     group: str
@@ -89,7 +89,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleLateness(msgspec.Struct, frozen=True, kw_only=True):
-    """How late messages with a time of their own were first delivered."""
+    """How late scheduled messages were first delivered."""
 
     queue: str
     group: str
@@ -104,7 +104,7 @@ class ScheduleLateness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker did for one group."""
+    """The figures of one worker in one group."""
 
     queue: str
     group: str
@@ -115,7 +115,7 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a report shows, in any form."""
+    """The contents of a report, in any form."""
 
     made_at: datetime
     source: str
@@ -130,12 +130,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_at(self) -> datetime | None:
-        """When the first thing happened."""
+        """The time of the first row."""
         return min((group.first_at for group in self.groups), default=None)
 
     @property
     def last_at(self) -> datetime | None:
-        """When the last thing happened."""
+        """The time of the last row."""
         return max((group.last_at for group in self.groups), default=None)
 
 
@@ -145,7 +145,7 @@ T = TypeVar("T")
 def make_report(
     rows: DataFrame, *, source: str, made_at: datetime, limits: Mapping[tuple[str, str], GroupLimits] | None = None
 ) -> Report:
-    """Return the report on journal rows; they are gone through several times, so a caller may want them cached."""
+    """Return the report on journal rows; it reads them several times, so a caller may want to cache them."""
     groups = _values(report_tables.groups(rows), GroupFigures)
     step = stretch_seconds(groups)
     attempts = _values(report_tables.attempts(rows), Attempts)
@@ -171,7 +171,7 @@ def make_report(
 
 
 def stretch_seconds(groups: tuple[GroupFigures, ...]) -> int:
-    """Return the step of a plot that shows the whole time in at most `STRETCHES` points."""
+    """Return the step of a plot that shows the whole period in at most `STRETCHES` points."""
     if not groups:
         return _NICE_SECONDS[0]
     length = max(group.last_at for group in groups) - min(group.first_at for group in groups)

@@ -1,4 +1,4 @@
-"""A queue with several slots, run again from its trace."""
+"""Simulates a queue with several slots from the trace of a real one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Sequence
 
 
 def waits(ready: Sequence[int], runs: Sequence[int], slots: int) -> list[int]:
-    """Return how long each message waits when `slots` are worked off in order of readiness."""
+    """Return how long each message waits when `slots` work in order of readiness."""
     free = [0] * slots
     heapq.heapify(free)
-    found = []
+    waited = []
     for at, run in zip(ready, runs, strict=True):
         begin = max(at, free[0])
         heapq.heapreplace(free, begin + run)
-        found.append(begin - at)
-    return found
+        waited.append(begin - at)
+    return waited
 
 
 def most_overlapping(spans: Sequence[tuple[int, int]]) -> int:
-    """Return the most spans that overlap; one that ends as another begins does not."""
+    """Return the greatest number of overlapping spans; a span that ends as another begins does not overlap it."""
     changes = sorted([(begin, 1) for begin, _ in spans] + [(max(begin + 1, end), -1) for begin, end in spans])
     most = now = 0
     for _, change in changes:
@@ -30,6 +30,6 @@ def most_overlapping(spans: Sequence[tuple[int, int]]) -> int:
 
 
 def percentile(values: Sequence[int], share: float) -> float:
-    """Return the smallest value that so large a share of the values does not exceed."""
+    """Return the smallest value that is not exceeded by that share of the values."""
     ordered = sorted(values)
     return float(ordered[max(0, math.ceil(share * len(ordered)) - 1)])

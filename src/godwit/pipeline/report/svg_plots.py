@@ -18,7 +18,7 @@ _DAY_SECONDS: Final = 86_400
 
 
 class PlotLine(msgspec.Struct, frozen=True):
-    """One line of a plot: its name in the legend, its colour's class, and a value, or none, per moment."""
+    """A line of a plot: its name in the legend, its colour's CSS class, and a value or None per moment."""
 
     name: str
     colour: str
@@ -28,21 +28,21 @@ class PlotLine(msgspec.Struct, frozen=True):
 def line_plot(moments: Sequence[datetime], drawn: Sequence[PlotLine], *, unit: str) -> str:
     """Return lines over time; a moment without a value leaves a gap."""
     top = _round_up(max((value for line in drawn for value in line.values if value is not None), default=1))
-    said = html.escape(", ".join(line.name for line in drawn))
+    label = html.escape(", ".join(line.name for line in drawn))
     return (
-        f'<div class="scroll"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">'
+        f'<div class="scroll"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
         f"{_grid(top, unit)}{_dates(moments)}{''.join(_line(moments, line, top) for line in drawn)}</svg></div>"
         f"{_legend(drawn)}"
     )
 
 
 def bar(share: float, colour: str) -> str:
-    """Return a bar that fills so large a share of its cell."""
+    """Return a bar that fills a share of its cell."""
     return f'<span class="bar"><span class="{colour}" style="width:{100 * min(1, max(0, share)):.1f}%"></span></span>'
 
 
 def short(number: float) -> str:
-    """Return a number as an axis shows it: 1.5k, 20M."""
+    """Return a number as an axis label: 1.5k, 20M."""
     for power, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= power:
             return f"{number / power:.3g}{letter}"
@@ -50,15 +50,15 @@ def short(number: float) -> str:
 
 
 def _grid(top: float, unit: str) -> str:
-    found = []
+    elements = []
     for tick in range(_TICKS + 1):
         height = _y(top * tick / _TICKS, top)
         label = f"{short(top * tick / _TICKS)}{unit if tick == _TICKS else ''}"
-        found.append(
+        elements.append(
             f'<line class="grid" x1="{LEFT}" y1="{height:.1f}" x2="{WIDTH - RIGHT}" y2="{height:.1f}"/>'
             f'<text x="{LEFT - 6}" y="{height + 4:.1f}" text-anchor="end">{html.escape(label)}</text>'
         )
-    return "".join(found)
+    return "".join(elements)
 
 
 def _dates(moments: Sequence[datetime]) -> str:
@@ -67,14 +67,14 @@ def _dates(moments: Sequence[datetime]) -> str:
     long = (moments[-1] - moments[0]).total_seconds() > _DAY_SECONDS
     form = "%d %b %H:%M" if long else "%H:%M:%S"
     chosen = sorted({round(step * (len(moments) - 1) / _TICKS) for step in range(_TICKS + 1)})
-    found = []
+    elements = []
     for number in chosen:
         anchor = "start" if number == 0 else "end" if number == len(moments) - 1 else "middle"
-        found.append(
+        elements.append(
             f'<text x="{_x(number, len(moments)):.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">'
             f"{moments[number].strftime(form)}</text>"
         )
-    return "".join(found)
+    return "".join(elements)
 
 
 def _line(moments: Sequence[datetime], line: PlotLine, top: float) -> str:
@@ -107,7 +107,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """Return the end of an axis that holds the value and whose quarters are short numbers."""
+    """Return the end of an axis that includes the value and whose quarters are short numbers."""
     if value <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(value))

@@ -1,8 +1,8 @@
-"""From rows to messages: every row of a task is checked before the first of them is sent.
+"""Converts rows to messages; every row of a task is checked before the first one is sent.
 
 Columns: `payload` (JSON text, or any value Spark can show as JSON) or `body` (a whole message as JSON, as journals keep
 it); and, each optional, `queue`, `id`, `key`, `type`, `priority`, `ordering_key`, `group`, `attributes`, `deliver_at`,
-`expires_at`, `campaign`, `schedule_id`, `replay_of`. What a column says wins over what `body` says.
+`expires_at`, `campaign`, `schedule_id`, `replay_of`. A column wins over the same field of `body`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
 
 
 def check_schema(schema: StructType, queue: str | None) -> None:
-    """Refuse columns that no message has, wrong types, and rows that say too little; before any task starts."""
+    """Refuse unknown columns, wrong types and missing columns, before any task starts."""
     types = {field.name: field.dataType.typeName() for field in schema}
     for name, kind in types.items():
         if name not in COLUMNS:
@@ -76,7 +76,7 @@ class RowMessages:
         self._fields: tuple[str, ...] = ()
         self._scheduling: tuple[str, ...] = ()
         self._envelopes: list[Envelope] = []
-        self._patterns: RowTemplates | None = None
+        self._templates: RowTemplates | None = None
         self.samples: list[str] = []
         self.bad = self.rows = 0
 
@@ -84,10 +84,10 @@ class RowMessages:
         """Check the rows of a batch and keep them."""
         names = batch.schema.names
         if set(names) in _PLAIN and self._queue in self._known and batch.num_rows:
-            if self._patterns is None:
-                self._patterns = RowTemplates(self._scope, QueueName(self._queue or ""), self._now)
+            if self._templates is None:
+                self._templates = RowTemplates(self._scope, QueueName(self._queue or ""), self._now)
             types = batch.column("type") if "type" in names else None
-            sealed = self._patterns.sealed_all(batch.column("key"), batch.column("payload"), types)
+            sealed = self._templates.seal_rows(batch.column("key"), batch.column("payload"), types)
             if sealed is not None:
                 self.rows += len(sealed)
                 self._envelopes += sealed
@@ -96,7 +96,7 @@ class RowMessages:
         # Most tables have few of the columns there are: the others are not looked for in every row.
         self._fields = tuple(name for name in columns if name in _FIELDS)
         self._scheduling = tuple(name for name in columns if name in _SCHEDULING)
-        alone = None if self._patterns is None else self._patterns.sealed
+        alone = None if self._templates is None else self._templates.seal_row
         for values in _rows_of(columns, batch.num_rows):
             envelope = alone(values["key"], values["payload"], values.get("type")) if alone is not None else None
             if envelope is None:
@@ -115,12 +115,12 @@ class RowMessages:
                 shown = {name: value for name, value in values.items() if name not in ("payload", "body")}
                 self.samples.append(f"{shown}: {error}")
 
-    def let_go(self) -> None:
-        """Forget the messages: only what was refused is of interest."""
+    def drop_messages(self) -> None:
+        """Drop the messages; only the refused rows are of interest."""
         self._envelopes.clear()
 
     def checked(self) -> Sequence[Envelope]:
-        """Return all messages; raises `RowsRefused` with samples when a row cannot be one."""
+        """Return all messages; raise `RowsRefused` with samples when a row cannot be one."""
         if self.bad:
             raise RowsRefused(self.bad, self.rows, tuple(self.samples))
         return self._envelopes
@@ -133,27 +133,25 @@ class RowMessages:
         return seal(self._message(base, queue, values))
 
     def _message(self, base: Message | None, queue: str, values: Mapping[str, Any]) -> Message:
-        said: dict[str, Any] = {"id": self._id(values), "queue": queue}
+        fields: dict[str, Any] = {"id": self._id(values), "queue": queue}
         if "payload" in values:
-            said["payload"] = _payload(values["payload"])
+            fields["payload"] = _payload(values["payload"])
         for name in self._fields:
             if (value := values[name]) is not None:
-                said[name] = dict(value) if name == "attributes" else value
+                fields[name] = dict(value) if name == "attributes" else value
         if values.get("group") is not None or base is not None:
-            said["routing"] = Routing(consumer_group=values.get("group"))
+            fields["routing"] = Routing(consumer_group=values.get("group"))
         scheduling = {name: values[name] for name in self._scheduling if values[name] is not None}
         if scheduling or base is not None:
-            said["scheduling"] = Scheduling(**scheduling) if scheduling else None
-        return Message(created_at=self._now, **said) if base is None else msgspec.structs.replace(base, **said)
+            fields["scheduling"] = Scheduling(**scheduling) if scheduling else None
+        return Message(created_at=self._now, **fields) if base is None else msgspec.structs.replace(base, **fields)
 
     def _id(self, values: Mapping[str, Any]) -> str:
-        """Return the id a row always has: its own, or one made from what tells it from others."""
+        """Return a row's id: its own, or one made from its key or all its values."""
         if values.get("id") is not None:
             return str(values["id"])
-        told = values.get("key")
-        return uuid5(
-            self._scope + (told if isinstance(told, str) else _encode(values if told is None else told).decode())
-        )
+        key = values.get("key")
+        return uuid5(self._scope + (key if isinstance(key, str) else _encode(values if key is None else key).decode()))
 
 
 def _rows_of(columns: Mapping[str, list[Any]], rows: int) -> Iterator[dict[str, Any]]:
@@ -163,7 +161,7 @@ def _rows_of(columns: Mapping[str, list[Any]], rows: int) -> Iterator[dict[str, 
 
 
 def _payload(value: Any) -> Any:
-    """Return what a column says as JSON: text is JSON already, everything else becomes it."""
+    """Return a column's value as JSON: text is JSON already, any other value is converted."""
     if value is None:
         raise ValueError("payload is null")
     if isinstance(value, str | bytes):

@@ -1,6 +1,6 @@
-"""Messages that differ in id and payload only: sealed once a type, and written out around those two for every row.
+"""Seals messages that differ only in id and payload: once per type, then filled in per row.
 
-Rows of which none is odd are sealed together; where one is, each is looked at alone.
+Rows are sealed together when none of them is unusual; otherwise each is sealed alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _encode = _encoder.encode
 
 
 class RowTemplates:
-    """The messages of one scope and queue, with ids made from their keys."""
+    """The templates of one scope and queue; ids are made from keys."""
 
     def __init__(self, scope: str, queue: QueueName, now: datetime) -> None:
         self._named = _NAMESPACE + scope.encode()
@@ -45,29 +45,29 @@ class RowTemplates:
         self._queue, self._now, self._now_ms = queue, now, to_ms(now)
         self._around: dict[str, tuple[bytes, bytes, bytes]] = {}
 
-    def sealed(self, key: Any, payload: Any, kind: str | None) -> Envelope | None:
-        """Return a row's message as `seal` makes it; None when the row needs another look."""
+    def seal_row(self, key: Any, payload: Any, kind: str | None) -> Envelope | None:
+        """Return a row's message as `seal` makes it; None when the row needs the general way."""
         if type(key) is not str or type(payload) is not str:
             return None
         kind = _TYPE if kind is None else kind
         try:
-            told = _decode(payload)
-            if told is None:
+            decoded = _decode(payload)
+            if decoded is None:
                 return None  # a message leaves out a payload of nothing
-            check_payload(told)
-            written = _encode(told)
+            check_payload(decoded)
+            written = _encode(decoded)
             before, between, behind = self._around.get(kind) or self._made(kind)
-            found = self._hash.copy()
-            found.update(key.encode())
+            id_hash = self._hash.copy()
+            id_hash.update(key.encode())
         except _ODD:
             return None
-        known = _text(found.digest())
-        body = b"%b%b%b%b%b" % (before, known.encode(), between, written, behind)
+        id_ = _text(id_hash.digest())
+        body = b"%b%b%b%b%b" % (before, id_.encode(), between, written, behind)
         size = len(body)
-        return None if size > MAX_MESSAGE_BYTES else Envelope(known, self._queue, body, size, self._now_ms, kind)
+        return None if size > MAX_MESSAGE_BYTES else Envelope(id_, self._queue, body, size, self._now_ms, kind)
 
-    def sealed_all(self, keys: pa.Array, payloads: pa.Array, types: pa.Array | None) -> list[Envelope] | None:
-        """Return the messages of many rows as `seal` makes them; None when one of them needs another look."""
+    def seal_rows(self, keys: pa.Array, payloads: pa.Array, types: pa.Array | None) -> list[Envelope] | None:
+        """Return the messages of many rows as `seal` makes them; None when a row needs the general way."""
         if not (_is_text(keys) and _is_text(payloads) and _is_shallow(payloads)):
             return None
         from godwit.pipeline.sink import uuid_text
@@ -88,14 +88,14 @@ class RowTemplates:
             kinds = kinds[:1] * len(bodies)
         else:
             pieces = zip(map(around.__getitem__, kinds), uuid_text.between(b"", texts, b""), written, strict=True)
-            bodies = [around[0] + known + around[1] + payload + around[2] for around, known, payload in pieces]
+            bodies = [around[0] + id_ + around[1] + payload + around[2] for around, id_, payload in pieces]
         sizes = list(map(len, bodies))
         if max(sizes) > MAX_MESSAGE_BYTES:
             return None
-        queue, now_ms, known = self._queue, self._now_ms, uuid_text.strings(texts)
+        queue, now_ms, ids = self._queue, self._now_ms, uuid_text.strings(texts)
         return [
             Envelope(id_, queue, body, size, now_ms, kind)
-            for id_, body, size, kind in zip(known, bodies, sizes, kinds, strict=True)
+            for id_, body, size, kind in zip(ids, bodies, sizes, kinds, strict=True)
         ]
 
     def _digests(self, keys: pa.Array) -> list[bytes]:
@@ -103,7 +103,7 @@ class RowTemplates:
         return [sha1(named + key, usedforsecurity=False).digest() for key in keys.cast("binary").to_pylist()]
 
     def _made(self, kind: str) -> tuple[bytes, bytes, bytes]:
-        """Return what stands around id and payload of messages of a type."""
+        """Return the bytes around id and payload in messages of a type."""
         whole = seal(Message(id=_ID, queue=self._queue, type=kind, payload=_PAYLOAD, created_at=self._now))
         before, _, rest = whole.body.partition(_ID.encode())
         between, _, behind = rest.partition(_encode(_PAYLOAD))
@@ -129,7 +129,7 @@ def _is_text(column: pa.Array) -> bool:
 
 
 def _is_shallow(payloads: pa.Array) -> bool:
-    """Say whether no payload can be nested too deep, by what opens a level."""
+    """Say whether no payload can be nested too deep, counting the characters that open a level."""
     import pyarrow.compute as pc
 
     opened = pc.add(pc.count_substring(payloads, "{"), pc.count_substring(payloads, "["))

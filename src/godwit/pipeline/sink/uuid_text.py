@@ -1,4 +1,4 @@
-"""Hashes of thousands of rows as UUIDs in one text, without a Python object for any part of them."""
+"""UUIDs of thousands of rows as one text, without a Python object per UUID."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIECES: Final = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
 
 
 def uuid5_texts(digests: Sequence[bytes]) -> np.ndarray:
-    """Return what `uuid.uuid5` makes of SHA-1 digests as a matrix: a row of 36 characters for each."""
+    """Return what `uuid.uuid5` makes of SHA-1 digests as a matrix with a row of 36 characters per UUID."""
     raw = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, _HASH_BYTES)[:, :_UUID_BYTES].copy()
     raw[:, 6] = raw[:, 6] & 0x0F | 0x50
     raw[:, 8] = raw[:, 8] & 0x3F | 0x80
@@ -27,7 +27,7 @@ def uuid5_texts(digests: Sequence[bytes]) -> np.ndarray:
 
 
 def campaign_texts(campaign: str, keys: Sequence[bytes]) -> np.ndarray:
-    """Return what `core.schedule.campaign_ids` makes of keys that end in ASCII as such a matrix."""
+    """Return what `core.schedule.campaign_ids` makes of keys that end in ASCII, as such a matrix."""
     name = f"campaign\0{campaign}\0".encode()
     begun, seed = IDS.bytes + name, crc32(name)
     digests = [sha1(begun + key, usedforsecurity=False).digest() for key in keys]
@@ -40,38 +40,38 @@ def campaign_texts(campaign: str, keys: Sequence[bytes]) -> np.ndarray:
 
 
 def texts(raw: bytes) -> np.ndarray:
-    """Return UUIDs of 16 bytes each, one behind the other, as such a matrix."""
+    """Return UUIDs of 16 bytes each, concatenated, as such a matrix."""
     return _texts(np.frombuffer(raw, np.uint8).reshape(-1, _UUID_BYTES))
 
 
 def _texts(raw: np.ndarray) -> np.ndarray:
     digits = np.frombuffer(raw.tobytes().hex().encode(), np.uint8).reshape(len(raw), 2 * _UUID_BYTES)
-    found = np.full((len(raw), WIDTH), ord("-"), np.uint8)
+    matrix = np.full((len(raw), WIDTH), ord("-"), np.uint8)
     for dashes, (start, end) in enumerate(_PIECES):
-        found[:, start + dashes : end + dashes] = digits[:, start:end]
-    return found
+        matrix[:, start + dashes : end + dashes] = digits[:, start:end]
+    return matrix
 
 
 class UuidFilter:
-    """Holds back most UUIDs that are not among known ones, at a few nanoseconds each; UUIDs are 16 bytes here."""
+    """Removes most UUIDs that are not among known ones, in a few nanoseconds each; UUIDs are 16 bytes here."""
 
     def __init__(self, known: bytes) -> None:
         self._marked = np.zeros(1 << _SIEVE_BITS, bool)
         self._marked[_ends(known)] = True
 
     def pass_on(self, raw: bytes) -> bytes:
-        """Return those that may be known: all that are, and few others."""
+        """Return the UUIDs that may be known: all known ones and few others."""
         passed: bytes = np.frombuffer(raw, np.uint8).reshape(-1, _UUID_BYTES)[self._marked[_ends(raw)]].tobytes()
         return passed
 
 
 def _ends(raw: bytes) -> np.ndarray:
-    """Return a number of some bits for each UUID, from its end: what UUIDs of all kinds have at random."""
+    """Return some bits of each UUID's end as a number; the end is random in UUIDs of all kinds."""
     return np.frombuffer(raw, ">u4")[3::4] & ((1 << _SIEVE_BITS) - 1)
 
 
 def between(before: bytes, matrix: np.ndarray, behind: bytes) -> list[bytes]:
-    """Return each text with the same bytes before and behind it."""
+    """Return each text with the same bytes before and after it."""
     width = len(before) + matrix.shape[1] + len(behind)
     whole = np.empty((len(matrix), width), np.uint8)
     whole[:, : len(before)] = np.frombuffer(before, np.uint8)
@@ -82,6 +82,6 @@ def between(before: bytes, matrix: np.ndarray, behind: bytes) -> list[bytes]:
 
 
 def strings(matrix: np.ndarray) -> list[str]:
-    """Return each text by itself."""
+    """Return each text as a string."""
     width, text = matrix.shape[1], matrix.tobytes().decode("ascii")
     return [text[start : start + width] for start in range(0, len(text), width)]

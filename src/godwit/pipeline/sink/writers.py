@@ -1,7 +1,7 @@
-"""`df.write.format("godwit")` and `df.writeStream.format("godwit")`: rows become messages, each of them once.
+"""The writers of the data source `godwit`: rows become messages, each of them once.
 
-A task checks all its rows, leaves out what its batch has sent before, and sends the rest in blocks. A batch is named by
-the option `runId` when a table is written, and by the query and Spark's batch number in a stream.
+A task checks all its rows, leaves out the messages that its batch has sent before, and sends the others in blocks. A
+batch is named by the option `runId` when a table is written, and by the query and Spark's batch number in a stream.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUERY_PROPERTY: Final = "sql.streaming.queryId"
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where rows go; `run_id` names a written table, `sink` the place of a stream in its checkpoint."""
+    """Where rows go; `run_id` names a written table, `sink` identifies a stream in the sink log."""
 
     url: str
     queue: str | None = None
@@ -54,30 +54,33 @@ class SendResult(WriterCommitMessage):
 
 
 def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
-    """Return the options of a write; refuses what it does not know."""
+    """Return the options of a write; refuse unknown ones."""
     # Spark adds options of its own to a stream's.
     own = ("checkpointlocation", "path", "queryname")
-    said = {name.lower(): value for name, value in given.items() if name.lower() not in own}
-    if said.get(ASYNCHRONOUS.lower(), "false").lower() != "false":
+    options = {name.lower(): value for name, value in given.items() if name.lower() not in own}
+    if options.get(ASYNCHRONOUS.lower(), "false").lower() != "false":
         raise InvalidSetting(
-            f"option {ASYNCHRONOUS}", said[ASYNCHRONOUS.lower()],
+            f"option {ASYNCHRONOUS}", options[ASYNCHRONOUS.lower()],
             "false: Spark would begin a batch before the one before it is written down, and what was sent be forgotten",
         )  # fmt: skip
-    for name in said:
+    for name in options:
         if name not in {known.lower() for known in (*NAMES, ASYNCHRONOUS)}:
             raise InvalidSetting("option", name, ", ".join(NAMES))
-    if not said.get("url"):
-        raise InvalidSetting("option url", said.get("url"), "the broker's URL, such as sqlite:///godwit.db")
-    if not stream and not said.get("runid"):
+    if not options.get("url"):
+        raise InvalidSetting("option url", options.get("url"), "the broker's URL, such as sqlite:///godwit.db")
+    if not stream and not options.get("runid"):
         raise InvalidSetting(
             "option runId", None, "a name for this table: writing it again under it sends nothing twice"
         )
-    queue = said.get("queue") or None
-    for word in (queue, said.get("runid"), said.get("sink")):
+    queue = options.get("queue") or None
+    for word in (queue, options.get("runid"), options.get("sink")):
         if word:
             queue_name(word)
     return WriteOptions(
-        url=absolute_url(said["url"]), queue=queue, run_id=said.get("runid") or None, sink=said.get("sink") or None
+        url=absolute_url(options["url"]),
+        queue=queue,
+        run_id=options.get("runid") or None,
+        sink=options.get("sink") or None,
     )
 
 
@@ -110,37 +113,37 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return send(self._options, iterator, sink, batch_name(int(batch or 0)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 # Spark's name
-        """Forget what earlier batches sent; this one may still be tried again."""
+        """Drop the log of earlier batches; this batch may still be tried again."""
         for sink in {message.sink for message in messages if isinstance(message, SendResult)}:
             _ask(self._options.url, lambda broker: drop_earlier_batches(broker, sink, batch_name(batchId)))  # noqa: B023
 
 
 def send(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, batch: str) -> SendResult:
-    """Check all rows of a task, then send those that were not sent before."""
+    """Check all rows of a task, then send the messages that were not sent before."""
     reduce_collections()
 
     async def work(broker: Broker) -> SendResult:
         known = {queue.name for queue in await broker.stats()}
-        outgoing = RowMessages(f"{sink}/{batch}", options.queue, known)
+        messages = RowMessages(f"{sink}/{batch}", options.queue, known)
         for rows in batches:
-            outgoing.add(rows)
-        envelopes = outgoing.checked()
-        sent = SinkLog(broker, sink, batch)
-        already = await sent.already([one.id for one in envelopes])
-        fresh = [one for one in envelopes if one.id not in already] if already else envelopes
+            messages.add(rows)
+        envelopes = messages.checked()
+        sink_log = SinkLog(broker, sink, batch)
+        already = await sink_log.sent_among([envelope.id for envelope in envelopes])
+        fresh = [envelope for envelope in envelopes if envelope.id not in already] if already else envelopes
         for start in range(0, len(fresh), BLOCK):
-            await _send_block(broker, sent, fresh[start : start + BLOCK])
+            await _send_block(broker, sink_log, fresh[start : start + BLOCK])
         return SendResult(sink, len(fresh), len(envelopes) - len(fresh))
 
     return _ask(options.url, work)
 
 
-async def _send_block(broker: Broker, sent: SinkLog, block: Sequence[Envelope]) -> None:
-    key = await sent.begin([one.id for one in block])
+async def _send_block(broker: Broker, sink_log: SinkLog, block: Sequence[Envelope]) -> None:
+    key = await sink_log.begin([envelope.id for envelope in block])
     reach("sink.unsure")
     await broker.publish(block)
     reach("sink.published")
-    await sent.finish(key)
+    await sink_log.finish(key)
     reach("sink.sent")
 
 

@@ -65,10 +65,10 @@ class _Headers:
         if not (self._packed.first(self.begins) == FEW + len(_HEADER)).all():
             raise Unexpected
         self.places: dict[str, ByteOffsets] = {}
-        place = self.begins + 1
+        offsets = self.begins + 1
         for name in _HEADER:
-            self.places[name] = place
-            place = self._packed.behind(place)
+            self.places[name] = offsets
+            offsets = self._packed.behind(offsets)
         self.counts, self.inside = self._packed.lengths(self.places.pop("rows"))
         if not self.counts.all() or (self.counts > sizes).any():
             raise Unexpected
@@ -108,7 +108,7 @@ class _Rows:
         kinds = np.asarray(events.indices) * 65_536 + headers.values
         order = np.argsort(kinds, kind="stable")
         inside = (headers.inside - headers.begins)[order].tolist()
-        pieces = [chunks[place][begin:] for place, begin in zip(order.tolist(), inside, strict=True)]
+        pieces = [chunks[chunk][begin:] for chunk, begin in zip(order.tolist(), inside, strict=True)]
         self._packed = MsgpackValues(pieces)
         counts = headers.counts[order]
         self.count = int(counts.sum())
@@ -122,13 +122,13 @@ class _Rows:
         edges = [0, *(np.flatnonzero(np.diff(kinds[order])) + 1).tolist(), len(order)]
         for first, last in pairwise(edges):
             begin, end = int(ends[first - 1]) if first else 0, int(ends[last - 1])
-            place = order[first]
-            found = self._packed.rows(begin, end, int(headers.values[place]), int(counts[first:last].sum()))
-            begun = found[0][firsts[first:last] - firsts[first]] - (found[0][0] - begin)
+            chunk = order[first]
+            value_offsets = self._packed.rows(begin, end, int(headers.values[chunk]), int(counts[first:last].sum()))
+            begun = value_offsets[0][firsts[first:last] - firsts[first]] - (value_offsets[0][0] - begin)
             if not np.array_equal(begun, (ends - sizes)[first:last]):
                 raise Unexpected  # a chunk has more or fewer rows than it says
-            layout = layout_of(events[int(place)].as_py())
-            for name, piece in zip(layout, pairwise(found), strict=False):
+            layout = layout_of(events[int(chunk)].as_py())
+            for name, piece in zip(layout, pairwise(value_offsets), strict=False):
                 self.fields.setdefault(name, []).append((int(firsts[first]), *piece))
 
     def numbers(self, pieces: list[_Piece], type_: pa.DataType) -> pa.Array:

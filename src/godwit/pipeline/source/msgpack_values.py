@@ -129,20 +129,20 @@ class MsgpackValues:
         The beginnings are guessed from the bytes that begin such an array, and proven by what follows: the first array
         begins with the stretch, each other one where its predecessor ends, and the last one ends with the stretch.
         """
-        found, inside = self._candidates(begin, end, values)
+        beginnings, inside = self._candidates(begin, end, values)
         places = [inside]
         for _ in range(values):
             places.append(self.behind(places[-1]))
         behind = places[-1]
-        if len(found) != count:
+        if len(beginnings) != count:
             ends = np.zeros(end + 1, np.bool_)
             ends[behind[behind <= end]] = True
             ends[begin] = True
-            real = ends[found]
-            found, places = found[real], [offsets[real] for offsets in places]
+            real = ends[beginnings]
+            beginnings, places = beginnings[real], [offsets[real] for offsets in places]
             behind = places[-1]
-        whole = len(found) == count and found[0] == begin and behind[-1] == end
-        if not whole or not np.array_equal(behind[:-1], found[1:]):
+        whole = len(beginnings) == count and beginnings[0] == begin and behind[-1] == end
+        if not whole or not np.array_equal(behind[:-1], beginnings[1:]):
             raise Unexpected
         return places
 
@@ -150,19 +150,21 @@ class MsgpackValues:
         """Return offsets that look like beginnings of arrays, and the offsets of their first values."""
         stretch = self.bytes[begin:end]
         if values < _FEW_VALUES:
-            found = np.flatnonzero(stretch == FEW + values) + begin
-            inside = found + 1
+            beginnings = np.flatnonzero(stretch == FEW + values) + begin
+            inside = beginnings + 1
         else:
-            found = np.flatnonzero(stretch == MANY) + begin
-            found = found[(self.bytes[found + 1] == values >> 8) & (self.bytes[found + 2] == values & 0xFF)]
-            inside = found + 3
-        if values and len(found):
+            beginnings = np.flatnonzero(stretch == MANY) + begin
+            beginnings = beginnings[
+                (self.bytes[beginnings + 1] == values >> 8) & (self.bytes[beginnings + 2] == values & 0xFF)
+            ]
+            inside = beginnings + 3
+        if values and len(beginnings):
             first = self.first(inside)
             kinds = _KIND.take(first)
             if kinds[0] != _NULL:
                 likely = (kinds == kinds[0]) | (kinds == _NULL)
-                found, inside = found[likely], inside[likely]
-        return found, inside
+                beginnings, inside = beginnings[likely], inside[likely]
+        return beginnings, inside
 
     def _word(self, places: ByteOffsets, first: Bytes) -> npt.NDArray[np.uint64]:
         words: npt.NDArray[np.uint64] = self._words[np.minimum(places + _AHEAD.take(first), self.size)].astype(

@@ -61,7 +61,7 @@ async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Pos
     shards = await chosen_shards(journal, options)
     match asked:
         case dict():
-            return {shard: place for shard, place in asked.items() if shard in shards or not options.queues}
+            return {shard: position for shard, position in asked.items() if shard in shards or not options.queues}
         case datetime():
             return {shard: await _position_before(journal, shard, ends, to_ms(asked)) for shard, ends in shards.items()}
         case _ if asked == EARLIEST:
@@ -89,10 +89,10 @@ async def _position_before(journal: Journal, shard: str, ends: ShardEnds, at_ms:
     return Position(ends.epoch, low)
 
 
-def check_available(places: Positions, shards: Mapping[str, ShardEnds], names: Iterable[str], *, fail: bool) -> None:
-    """Raise or, without `fail`, log the rows of `names` that the journals no longer hold after `places`."""
+def check_available(positions: Positions, shards: Mapping[str, ShardEnds], names: Iterable[str], *, fail: bool) -> None:
+    """Raise or, without `fail`, log the rows of `names` that the journals no longer hold after `positions`."""
     for shard in sorted(names):
-        lost = lost_rows(shard, places.get(shard), shards[shard]) if shard in shards else None
+        lost = lost_rows(shard, positions.get(shard), shards[shard]) if shard in shards else None
         if lost is None:
             continue
         if fail:
@@ -100,16 +100,16 @@ def check_available(places: Positions, shards: Mapping[str, ShardEnds], names: I
         log.warning("journal rows were lost", shard=shard, rows=lost.rows, asked=lost.asked, held=lost.held)
 
 
-def lost_rows(shard: str, place: Position | None, ends: ShardEnds) -> JournalLost | None:
-    """Return the rows of a shard that a reader at `place` has lost, or None."""
-    if place is None:
-        place = Position(ends.epoch, 0)
-    if place.epoch == ends.epoch and ends.first_seq - 1 <= place.seq <= ends.last_seq:
+def lost_rows(shard: str, position: Position | None, ends: ShardEnds) -> JournalLost | None:
+    """Return the rows of a shard that a reader at `position` has lost, or None."""
+    if position is None:
+        position = Position(ends.epoch, 0)
+    if position.epoch == ends.epoch and ends.first_seq - 1 <= position.seq <= ends.last_seq:
         return None
     held = f"rows {ends.first_seq:,} to {ends.last_seq:,} of epoch {ends.epoch}"
     # How many rows an earlier journal of this name had is unknown.
-    rows = ends.first_seq - 1 - place.seq if place.epoch == ends.epoch and place.seq < ends.first_seq else None
-    return JournalLost(shard, f"what follows row {place.seq:,} of epoch {place.epoch}", held, rows)
+    rows = ends.first_seq - 1 - position.seq if position.epoch == ends.epoch and position.seq < ends.first_seq else None
+    return JournalLost(shard, f"what follows row {position.seq:,} of epoch {position.epoch}", held, rows)
 
 
 def ranges(start: Positions, end: Positions, shards: Mapping[str, ShardEnds]) -> Iterator[RowRange]:
@@ -153,16 +153,16 @@ def split(whole: RowRange, rows: int) -> Iterator[RowRange]:
         yield RowRange(whole.shard, whole.epoch, after, until)
 
 
-def to_offset(places: Positions) -> dict[str, Any]:
+def to_offset(positions: Positions) -> dict[str, Any]:
     """Return positions as Spark keeps them; sorted, because Spark compares offsets as text."""
-    return {shard: {"epoch": place.epoch, "seq": place.seq} for shard, place in sorted(places.items())}
+    return {shard: {"epoch": position.epoch, "seq": position.seq} for shard, position in sorted(positions.items())}
 
 
 def from_offset(offset: Mapping[str, Any]) -> Positions:
     """Return the positions of an offset."""
-    return {shard: Position(place["epoch"], int(place["seq"])) for shard, place in offset.items()}
+    return {shard: Position(entry["epoch"], int(entry["seq"])) for shard, entry in offset.items()}
 
 
-def to_option(places: Positions) -> str:
+def to_option(positions: Positions) -> str:
     """Return positions as the text of the options `startingOffsets` and `endingOffsets`."""
-    return msgspec.json.encode(to_offset(places)).decode()
+    return msgspec.json.encode(to_offset(positions)).decode()

@@ -129,10 +129,10 @@ class _EventSum:
         self.seq_sum += n * (first + last) // 2
         self.first, self.last = min(self.first, first), max(self.last, last)
         self.last_at, self.peak = max(self.last_at, at), max(self.peak, depth)
-        if (place := _TIMED.get(event)) is not None:
-            self.values += _column(rows, place)
-        elif (place := _COPY.get(event)) is not None:
-            self.originals += _column(rows, place).count(0)
+        if (field := _TIMED.get(event)) is not None:
+            self.values += _column(rows, field)
+        elif (field := _COPY.get(event)) is not None:
+            self.originals += _column(rows, field).count(0)
 
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return buckets with their numbers of rows and sums of durations; rows without a duration come first."""
@@ -153,8 +153,8 @@ def _histogram(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return buckets, n, np.add.reduceat(values, begins)
 
 
-def _column(rows: list[tuple[Any, ...]], place: int) -> list[Any]:
+def _column(rows: list[tuple[Any, ...]], field: int) -> list[Any]:
     try:
-        return [row[place] for row in rows]
+        return [row[field] for row in rows]
     except IndexError:
-        return [row[place] if place < len(row) else None for row in rows]  # of an older version
+        return [row[field] if field < len(row) else None for row in rows]  # of an older version

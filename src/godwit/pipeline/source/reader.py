@@ -63,8 +63,8 @@ def read_batches(
 
 def read_chunks(opened: SyncBroker, wanted: RowRange, after: int) -> list[bytes]:
     """Return the next chunks of a range."""
-    place, limit = Position(wanted.epoch, after), min(READ_ROWS, wanted.until - after)
-    return opened.ask(lambda journal: journal.read(wanted.shard, place, limit=limit))
+    position, limit = Position(wanted.epoch, after), min(READ_ROWS, wanted.until - after)
+    return opened.ask(lambda journal: journal.read(wanted.shard, position, limit=limit))
 
 
 def _skip(opened: SyncBroker, wanted: RowRange, after: int, lost: JournalLost, *, fail_on_data_loss: bool) -> int:

@@ -167,10 +167,10 @@ class _Repeated:
         """Return a column, or None when headers have none of that name."""
         if name == "seq":
             return self._seq()
-        place = self._NAMES.get(name)
-        if place is None:
+        index = self._NAMES.get(name)
+        if index is None:
             return None
-        values = self._columns[place]
+        values = self._columns[index]
         if values[-1] == values[0] and values.count(values[0]) == len(values):
             return repeated(values[0], type_, self._size)
         if self._places is None:

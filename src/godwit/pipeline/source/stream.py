@@ -93,7 +93,11 @@ class JournalStream(SupportsTriggerAvailableNow):
         if self._target is None:
             return ends
         # A journal that began anew since then has nothing that was there then.
-        return {name: place for name, place in self._target.items() if name in ends and ends[name].epoch == place.epoch}
+        return {
+            name: position
+            for name, position in self._target.items()
+            if name in ends and ends[name].epoch == position.epoch
+        }
 
     def _acknowledge(self, opened: SyncBroker, positions: Positions) -> None:
         reader = self._options.reader
@@ -101,8 +105,8 @@ class JournalStream(SupportsTriggerAvailableNow):
             return
 
         async def commit(journal: Journal) -> None:
-            for shard, place in positions.items():
-                await journal.commit(reader, shard, place)
+            for shard, position in positions.items():
+                await journal.commit(reader, shard, position)
 
         opened.ask(commit)
 

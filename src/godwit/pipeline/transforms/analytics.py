@@ -1,7 +1,7 @@
-"""From journal rows to numbers that add up.
+"""Reduces journal rows to sums that add up.
 
-A batch is reduced to partials by shard, minute, group and histogram bucket; minutes, days and percentiles of any span
-are sums of partials, in any order and however late. Nothing here waits for time to pass.
+A batch is reduced to partial sums by shard, minute, group and histogram bucket; minutes, days and percentiles of any
+period are sums of those, in any order and however late. Nothing here waits for time to pass.
 
 Percentiles come from buckets whose bounds grow by 2 %: a value read from its bucket is at most 1 % off.
 """
@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.journal import Event
 
@@ -25,7 +25,7 @@ NOTHING: Final = -1
 PROCESSING: Final = "processing_ms"
 WAITING: Final = "wait_ms"
 COLUMNS: Final = ("epoch", "shard", "seq", "at", "event", "queue", "group", "depth", "copy", "wait_ms", "run_ms")
-"""What analytics reads of a journal."""
+"""The journal columns that analytics reads."""
 KEYS: Final = ("shard", "epoch", "queue", "minute", "group", "metric", "bucket")
 MINUTE_MS: Final = 60_000
 ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED)
@@ -46,12 +46,12 @@ def bucket(value: Column) -> Column:
 
 
 def value_of(bucket: int) -> float:
-    """Return the value that is at most 1 % away from everything in a bucket."""
+    """Return the value that is at most 1 % away from every value in a bucket."""
     return 0.0 if bucket == NOTHING else 2 * GAMMA**bucket / (1 + GAMMA)
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float:
-    """Return the value below which `share` (0 to 1) of the counted values lie; 0 when there are none."""
+    """Return the value below which `share` (0 to 1) of the counted values lie; 0 without any."""
     left = math.ceil(sum(counts.values()) * share)
     for number in sorted(counts):
         left -= counts[number]
@@ -61,26 +61,26 @@ def percentile(counts: Mapping[int, int], share: float) -> float:
 
 
 def partials(rows: DataFrame) -> DataFrame:
-    """Reduce rows to sums by `KEYS`; `minute` in milliseconds, `metric` and `bucket` null for what has no duration.
+    """Reduce rows to sums by `KEYS`; `minute` in milliseconds, `metric` and `bucket` null for rows without a duration.
 
-    `n`, `first_seq`, `last_seq` and `seq_sum` tell whether rows are missing or doubled.
+    `n`, `first_seq`, `last_seq` and `seq_sum` show whether rows are missing or doubled.
     """
     value, metric = F.lit(None).cast("long"), F.lit(None).cast("string")
     for event, (name, column) in DURATIONS.items():
         value = F.when(F.col("event") == event, F.col(column)).otherwise(value)
         metric = F.when(F.col("event") == event, name).otherwise(metric)
-    told = rows.select(
+    values = rows.select(
         *("shard", "epoch", "queue", "group", "seq", "event", "depth", "copy"),
         F.unix_millis("at").alias("at_ms"),
         value.alias("value"),
     )
-    told = told.select(
-        *told.columns,
+    values = values.select(
+        *values.columns,
         F.expr(f"at_ms div {MINUTE_MS} * {MINUTE_MS}").alias("minute"),
         F.when(F.col("value").isNotNull(), metric).alias("metric"),
         bucket(F.col("value")).alias("bucket"),
     )
-    return told.groupBy(*KEYS).agg(
+    return values.groupBy(*KEYS).agg(
         F.count("*").alias("n"),
         F.min("seq").alias("first_seq"),
         F.max("seq").alias("last_seq"),

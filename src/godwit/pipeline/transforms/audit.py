@@ -1,10 +1,10 @@
-"""Whether the journal's story is a possible one: copies that are lost, doubled, stuck or out of order.
+"""Follows copies through the journal: finds copies that are lost, doubled, stuck or out of order.
 
-An audit goes on from the copies that were open when the last one ended, so it costs what happened since, however long
-the history. A row of `open` is a copy that has not come to its end:
+An audit continues from the copies that were open when the last one ended, so its cost is that of the new rows, however
+long the history. A row of `open` is a copy that has not ended:
 
     shard, queue, group, publish_seq, message_id, state (waiting | leased | dead), born (the seq it arrived with), seq
-    (the last one that told of it), ready_at, deliver_at,
+    (of its last step), ready_at, deliver_at,
     lease_until, lane, ordering_key, delivered (once at least), overtaken_by (the highest publish_seq of its key that
     was delivered before it), overtaken_at (when a copy of its lane that was ready later was delivered first)
 
@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.journal import Event
 from godwit.pipeline.audit.copy_lifecycle import AFTER, MAY, STEPS
@@ -35,9 +35,9 @@ FINDING: Final = ("kind", "shard", "queue", "group", "publish_seq", "message_id"
 
 
 class AuditTables(NamedTuple):
-    """What a stretch of the journal says: the copies open at its end, and what cannot have happened.
+    """The result of following rows: the copies open at their end, and what cannot have happened.
 
-    Both come from `steps`, which is kept in Spark's cache until the caller lets go of it (`steps.unpersist()`).
+    Both derive from `steps`, which stays in Spark's cache until the caller releases it (`steps.unpersist()`).
     """
 
     open: DataFrame
@@ -46,40 +46,40 @@ class AuditTables(NamedTuple):
 
 
 def follow_copies(rows: DataFrame, before: DataFrame | None, ordered: DataFrame, *, removals: bool) -> AuditTables:
-    """Go through `rows` from the copies open `before`; `ordered` names the groups (shard, group) that keep order.
+    """Follow `rows` from the copies open `before`; `ordered` names the groups (shard, group) that keep order.
 
     `removals` says whether the rows hold purges or removals of groups; without any, a costly step is left out.
     """
-    told = _told(rows, before)
+    events = _copy_events(rows, before)
     if removals:
-        told = _with_removals(told, rows)
+        events = _with_removals(events, rows)
     keeping = F.broadcast(ordered.withColumn("in_order", F.lit(True)))  # noqa: FBT003
-    steps = _in_turn(told.join(keeping, ["shard", "group"], "left"), removals=removals).persist()
-    return AuditTables(open=_open(steps), findings=_turns(steps).unionByName(_order(steps)), steps=steps)
+    steps = _in_turn(events.join(keeping, ["shard", "group"], "left"), removals=removals).persist()
+    return AuditTables(open=_open(steps), findings=_wrong_steps(steps).unionByName(_out_of_order(steps)), steps=steps)
 
 
-def _in_turn(told: DataFrame, *, removals: bool) -> DataFrame:
+def _in_turn(events: DataFrame, *, removals: bool) -> DataFrame:
     """Return the steps of each copy in order, with the state it `was` in and whether it is the `first` delivery."""
-    one = Window.partitionBy(*COPY).orderBy("seq", "step")
-    whole = one.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    was = F.coalesce(F.lag("state").over(one), F.lit("unborn"))
-    steps = told.withColumn("lease_until", F.last("lease_until", ignorenulls=True).over(whole))
+    by_copy = Window.partitionBy(*COPY).orderBy("seq", "step")
+    whole = by_copy.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    was = F.coalesce(F.lag("state").over(by_copy), F.lit("unborn"))
+    steps = events.withColumn("lease_until", F.last("lease_until", ignorenulls=True).over(whole))
     steps = steps.where(F.col("step") != "renew").withColumn("was", was)
     if removals:
         reached = (F.col("step") != "purge") | (F.col("was") == "waiting")
         steps = steps.where(reached & ~((F.col("step") == "remove") & F.col("was").isin("ended", "unborn")))
         steps = steps.withColumn("was", was)
-    before = F.coalesce(F.max(_delivered()).over(_earlier(one)), F.lit(False))  # noqa: FBT003
+    before = F.coalesce(F.max(_delivered()).over(_earlier(by_copy)), F.lit(False))  # noqa: FBT003
     return steps.withColumn("first", (F.col("step") == "deliver") & ~before)
 
 
-def _told(rows: DataFrame, before: DataFrame | None) -> DataFrame:
-    """Return what happened to copies, each row with its step and the state after it."""
+def _copy_events(rows: DataFrame, before: DataFrame | None) -> DataFrame:
+    """Return the events of copies, each row with its step and the state after it."""
     step = F.lit(None)
     for name, events in STEPS.items():
         step = F.when(F.col("event").isin(*(event.value for event in events)), name).otherwise(step)
     after = F.create_map(*(F.lit(text) for pair in AFTER.items() for text in pair))
-    told = (
+    copies = (
         rows.withColumn("step", step)
         .where(F.col("step").isNotNull() & F.col("publish_seq").isNotNull())
         .withColumn("born", F.col("seq"))
@@ -88,12 +88,12 @@ def _told(rows: DataFrame, before: DataFrame | None) -> DataFrame:
         .withColumn("carried", F.lit(False))  # noqa: FBT003
     )
     replays = (
-        told.where(F.col("former_seq").isNotNull())
+        copies.where(F.col("former_seq").isNotNull())
         .withColumn("publish_seq", F.col("former_seq"))
         .withColumn("step", F.lit("replay"))
     )
-    told = told.unionByName(replays).drop("event", "former_seq").withColumn("state", after[F.col("step")])
-    return told if before is None else told.unionByName(_carried(before))
+    copies = copies.unionByName(replays).drop("event", "former_seq").withColumn("state", after[F.col("step")])
+    return copies if before is None else copies.unionByName(_carried(before))
 
 
 def _carried(before: DataFrame) -> DataFrame:
@@ -121,18 +121,18 @@ def _carried(before: DataFrame) -> DataFrame:
     )
 
 
-def _with_removals(told: DataFrame, rows: DataFrame) -> DataFrame:
+def _with_removals(events: DataFrame, rows: DataFrame) -> DataFrame:
     """Add to every copy the purges and removals of its group that came after it."""
     removing = [event.value for name in ("purge", "remove") for event in STEPS[name]]
-    found = rows.where(F.col("event").isin(*removing)).select(
+    removals = rows.where(F.col("event").isin(*removing)).select(
         "shard",
         F.col("group").alias("of_group"),
         F.col("seq").alias("removed_seq"),
         F.col("at").alias("removed_at"),
         F.when(F.col("event") == Event.PURGED.value, "purge").otherwise("remove").alias("removal"),
     )
-    copies = told.where(F.col("step") == "arrive")
-    taken = copies.join(F.broadcast(found), "shard").where(
+    copies = events.where(F.col("step") == "arrive")
+    taken = copies.join(F.broadcast(removals), "shard").where(
         (F.col("of_group").isNull() | (F.col("of_group") == F.col("group"))) & (F.col("removed_seq") > F.col("seq"))
     )
     ended = taken.withColumns(
@@ -144,7 +144,7 @@ def _with_removals(told: DataFrame, rows: DataFrame) -> DataFrame:
             "carried": F.lit(False),  # noqa: FBT003
         }
     )
-    return told.unionByName(ended.drop("of_group", "removed_seq", "removed_at", "removal"))
+    return events.unionByName(ended.drop("of_group", "removed_seq", "removed_at", "removal"))
 
 
 def _earlier(window: WindowSpec) -> WindowSpec:
@@ -156,12 +156,12 @@ def _delivered() -> Column:
 
 
 def _passed() -> Column:
-    """Return the publish_seq that a row shows to have been delivered in its key."""
+    """Return the publish_seq that a row proves to have been delivered in its key."""
     return F.greatest(F.when(F.col("first"), F.col("publish_seq")), F.col("carried_by"))
 
 
-def _turns(steps: DataFrame) -> DataFrame:
-    """Return the steps that were taken from a state in which they cannot be."""
+def _wrong_steps(steps: DataFrame) -> DataFrame:
+    """Return the steps taken from a state that does not allow them."""
     wrong = F.lit(False)  # noqa: FBT003
     for step, states in MAY.items():
         wrong = wrong | ((F.col("step") == step) & ~F.col("was").isin(*states))
@@ -170,11 +170,11 @@ def _turns(steps: DataFrame) -> DataFrame:
     return steps.where(wrong & fresh).select(F.lit("duplicated").alias("kind"), *FINDING[1:-1], what.alias("what"))
 
 
-def _order(steps: DataFrame) -> DataFrame:
+def _out_of_order(steps: DataFrame) -> DataFrame:
     """Return first deliveries that came after a later message of their key."""
     key = Window.partitionBy("shard", "group", "ordering_key").orderBy("seq", "step")
-    told = steps.where(F.col("in_order") & F.col("ordering_key").isNotNull() & _passed().isNotNull())
-    behind = told.withColumn("high", F.max(_passed()).over(_earlier(key))).where(
+    keyed = steps.where(F.col("in_order") & F.col("ordering_key").isNotNull() & _passed().isNotNull())
+    behind = keyed.withColumn("high", F.max(_passed()).over(_earlier(key))).where(
         F.col("first") & (F.col("high") > F.col("publish_seq"))
     )
     what = F.concat(F.lit("delivered after publish_seq "), F.col("high").cast("string"), F.lit(" of its key"))
@@ -182,7 +182,7 @@ def _order(steps: DataFrame) -> DataFrame:
 
 
 def _open(steps: DataFrame) -> DataFrame:
-    """Return the copies that have not come to their end."""
+    """Return the copies that have not ended."""
     copies = steps.groupBy(*COPY).agg(
         F.first("queue").alias("queue"),
         F.max("message_id").alias("message_id"),
@@ -214,7 +214,7 @@ def _open(steps: DataFrame) -> DataFrame:
 
 
 def _newest(steps: DataFrame) -> DataFrame:
-    """Return, for every lane, the copy that was ready last of those delivered; of several the one delivered last."""
+    """Return, for every lane, the delivered copy that was ready last; of several the one delivered last."""
     ready = (F.unix_millis("at") - F.col("wait_ms")).alias("was_ready")
     return (
         steps.where(F.col("first") & F.col("in_order").isNull())
@@ -227,8 +227,8 @@ def _newest(steps: DataFrame) -> DataFrame:
 def lost_copies(open_copies: DataFrame, listing: DataFrame, listed: DataFrame) -> DataFrame:
     """Return the copies that the broker no longer has although they never ended.
 
-    `listing` holds what the broker had (shard, group, publish_seq) when its journal had come to the seq that `listed`
-    (shard, seq) names. The audit may have gone further: what arrived later is not missing.
+    `listing` holds the broker's copies (shard, group, publish_seq) when its journal had come to the seq in `listed`
+    (shard, seq). The audit may have gone further: copies that arrived later are not missing.
     """
     there = open_copies.join(F.broadcast(listed.withColumnRenamed("seq", "listed_seq")), "shard")
     missing = there.where(F.col("born") <= F.col("listed_seq")).join(listing.select(*COPY), list(COPY), "left_anti")
@@ -238,7 +238,7 @@ def lost_copies(open_copies: DataFrame, listing: DataFrame, listed: DataFrame) -
 def unrecorded_copies(open_copies: DataFrame, listing: DataFrame) -> DataFrame:
     """Return the copies that the broker has although the journal ended them or never had them.
 
-    Only for shards that the listing and the audit have followed up to the same seq.
+    Only for shards whose listing and audit are at the same seq.
     """
     extra = listing.join(open_copies.select(*COPY), list(COPY), "left_anti")
     filled = extra.withColumn("ready_at", F.lit(None).cast("timestamp"))

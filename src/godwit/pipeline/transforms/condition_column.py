@@ -1,4 +1,4 @@
-"""From an expression over the lake to a Spark column, built piece by piece: no text is ever parsed by Spark."""
+"""Converts a condition to a Spark column, expression by expression: Spark never parses a user's text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import TYPE_CHECKING, Final, assert_never
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.pipeline.query.condition import Both, Compare, Either, Expression, Not, OneOf, Search
 
@@ -17,7 +17,7 @@ _RELATIONS: Final = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 def condition_column(expression: Expression) -> Column:
-    """Return a condition that is true or false for every row, never null: what cannot be compared is not chosen."""
+    """Return a column that is true or false for every row, never null: rows that cannot be compared are false."""
     match expression:
         case Compare():
             return _compare(expression)

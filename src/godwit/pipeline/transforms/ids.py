@@ -1,11 +1,11 @@
-"""Ids that follow from what a row is, the same as Python makes them."""
+"""Ids derived from a row's content, the same as Python makes them."""
 
 from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.schedule import IDS, NEAR
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def campaign_id(campaign: str, key: str) -> str:
     """Return the SQL of what `core.schedule.campaign_id` returns for the key in a column.
 
-    As one text, because each function that is called for a column is a call of the JVM.
+    It is one text, because each function called for a column is a call of the JVM.
     """
     name = f"campaign\0{campaign}\0".encode()
     near = f"crc32(concat(X'{name.hex()}', CAST(left({key}, length({key}) - {NEAR}) AS BINARY)))"

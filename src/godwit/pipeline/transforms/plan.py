@@ -1,7 +1,8 @@
-"""From users to the messages they get within a horizon; whole numbers of seconds all along, so no session zone matters.
+"""Plans the messages of users within a horizon, in whole seconds, so that the session's zone does not matter.
 
-Both results come from one table of users: `planned` has a row per message, `rejected` a row per user that cannot be
-planned, with the reason. Expressions are SQL: a column put together from functions takes a call of the JVM for each.
+Both results come from one table of users: `plan_messages` has a row per message, `rejected_users` a row per user that
+cannot be planned, with the reason. Expressions are SQL: a column composed of functions needs a call of the JVM for
+each.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.pipeline.campaign.definition import Campaign, Horizon, celebrations, seconds_of
 from godwit.pipeline.campaign.zone_clocks import clocks, zones
@@ -26,7 +27,7 @@ _NO_PAYLOAD: Final = "'{}'"
 
 
 def plan_candidates(users: DataFrame, campaign: Campaign) -> DataFrame:
-    """Return users as a plan needs them (`user`, `zone`, `born`, `payload`), with the `reason` against each or null."""
+    """Return users as a plan needs them (`user`, `zone`, `born`, `payload`), with a `reason` against each or null."""
     given = _quoted(campaign.date_column)
     payload = ", ".join(map(_quoted, campaign.payload_columns))
     return users.selectExpr(
@@ -97,15 +98,15 @@ def plan_messages(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -
 
 
 def _soon(births: Iterable[tuple[int, date]]) -> str:
-    """Say by its last characters whether a date is celebrated within the horizon: most users are done with that."""
+    """Select dates celebrated within the horizon by their last characters, which excludes most users at once."""
     ends = sorted({f"'{birthday // 100:02}-{birthday % 100:02}'" for birthday, _ in births})
     return f"substr(given, -5, 5) IN ({', '.join(ends)})"
 
 
 def _once(messages: DataFrame) -> DataFrame:
-    """Return the messages of users who are there twice once.
+    """Return messages without those of duplicate users.
 
-    By user first: Spark then sorts once to find who is there twice, before ids are made, and not twice behind it.
+    The rows are partitioned by user first: Spark then sorts once to find duplicates, before ids are made.
     """
     return messages.repartition("user").dropDuplicates(["user", "occurrence"])
 
@@ -116,7 +117,7 @@ def _occurrences(candidates: DataFrame, births: Iterable[tuple[int, date]]) -> D
 
 
 def _shown(campaign: Campaign) -> str:
-    """Return what the user's clock shows at delivery: the campaign's time, spread, and moved out of quiet hours."""
+    """Return the local time of a delivery: the campaign's time, spread, and moved out of quiet hours."""
     window = int(campaign.window.total_seconds())
     spread = f"pmod(xxhash64(user), {window})" if window else "0"
     midnight = f"CAST(unix_date(occurrence) AS LONG) * {_DAY}"
@@ -129,7 +130,7 @@ def _shown(campaign: Campaign) -> str:
 
 
 def _clocks(candidates: DataFrame, horizon: Horizon) -> tuple[DataFrame, str]:
-    """Return the offsets of every zone as columns, and what picks the one for a clock time."""
+    """Return the offsets of every zone as columns, and the expression that selects the one for a local time."""
     hands = clocks(horizon)
     changes = max(len(clock.untils) for clock in hands)
     columns: dict[str, list[Any]] = {"zone": [clock.zone for clock in hands]}
@@ -151,5 +152,5 @@ def crowded_minutes(plan: DataFrame, campaign: Campaign) -> DataFrame:
 
 
 def _table(beside: DataFrame, columns: Mapping[str, Any]) -> DataFrame:
-    """Return a small table; from Arrow it is part of the plan, and Spark needs no job to read it."""
+    """Return a small table; made from Arrow it is part of the plan, and Spark needs no job to read it."""
     return beside.sparkSession.createDataFrame(pa.table(dict(columns)))

@@ -1,8 +1,7 @@
-"""From rows that a condition chooses to messages that can be sent again.
+"""Turns rows that a condition selects into messages that can be sent again.
 
-A condition speaks of any row of the history (`event == "dead_lettered" && error_fingerprint == "..."`). What it chooses
-stands for the copies those rows tell of; their messages come from the rows of their arrival, where the journal keeps
-bodies.
+A condition applies to any row of the history (`event == "dead_lettered" && error_fingerprint == "..."`). A selected row
+stands for its copy; the copy's message comes from the row of its arrival, where the journal keeps bodies.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.journal import Event
 from godwit.pipeline.query.condition import ColumnKind, Expression
@@ -29,16 +28,16 @@ COLUMNS: Final[dict[str, ColumnKind]] = {
     "run_ms": _NUMBER, "size": _NUMBER, "error_kind": _TEXT, "error_fingerprint": _TEXT,
     "schedule_id": _TEXT, "campaign": _TEXT, "replay_of": _TEXT,
 }  # fmt: skip
-"""What a condition may speak of."""
+"""The columns that a condition may name."""
 READ: Final = (*COLUMNS, "shard", "publish_seq", "copy", "body")
 NAMESPACE: Final = uuid.UUID("1f6b9f0e-9a53-5c0e-8f0c-3f8a7f3f0d52")
 _ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
 
 
 def select_copies(rows: DataFrame, condition: Expression) -> DataFrame:
-    """Return the copies that the chosen rows tell of: `shard, queue, group, publish_seq, message_id, body`.
+    """Return the copies of the selected rows: `shard, queue, group, publish_seq, message_id, body`.
 
-    The body is null where the journal did not keep it, or holds the arrival no longer.
+    The body is null where the journal did not keep it, or no longer holds the arrival.
     """
     copies = (
         rows.where(condition_column(condition) & F.col("publish_seq").isNotNull() & F.col("group").isNotNull())
@@ -57,10 +56,10 @@ def select_copies(rows: DataFrame, condition: Expression) -> DataFrame:
 def replay_messages(
     copies: DataFrame, replay_id: str, *, start_ms: int, window_ms: int, queue: str | None
 ) -> DataFrame:
-    """Return what is sent: `id, queue, group, replay_of, deliver_at, body`, spread over the window if there is one.
+    """Return the messages to send: `id, queue, group, replay_of, deliver_at, body`, spread over the window if any.
 
-    The id follows from the replay, the message and the group, so that a replay sent twice arrives once. A message
-    goes back to the group its copy belonged to; in another queue, to all groups there are.
+    The id derives from the replay, the message and the group, so that a replay sent twice arrives once. A message goes
+    back to the group of its copy; in another queue, to all groups there are.
     """
     namespace = uuid.uuid5(NAMESPACE, replay_id)
     known = F.concat(F.col("message_id"), F.lit("\0"), F.col("group"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.journal import Event
 
@@ -18,9 +18,9 @@ COLUMNS: Final = (
     "shard", "seq", "at", "event", "queue", "group", "worker", "depth", "copy", "publish_seq", "attempt", "failures",
     "ready_at", "deliver_at", "lease_until", "wait_ms", "run_ms", "error_kind", "error_fingerprint", "schedule_id",
 )  # fmt: skip
-"""What a report reads of a journal."""
+"""The journal columns that a report reads."""
 
-_PLACE: Final = ("queue", "group")
+_GROUP: Final = ("queue", "group")
 _DEAD: Final = (Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED)
 _FAILED: Final = (Event.NACKED, Event.LEASE_EXPIRED, *_DEAD)
 _ARRIVED: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
@@ -37,15 +37,15 @@ def counted(*events: Event) -> Column:
 
 
 def _percentiles(value: str, event: Event, name: str) -> list[Column]:
-    found = F.percentile_approx(F.when(happened(event), F.col(value)), list(PERCENTILES), ACCURACY)
-    return [found[at].alias(f"{name}_p{round(share * 100)}") for at, share in enumerate(PERCENTILES)]
+    percentiles = F.percentile_approx(F.when(happened(event), F.col(value)), list(PERCENTILES), ACCURACY)
+    return [percentiles[at].alias(f"{name}_p{round(share * 100)}") for at, share in enumerate(PERCENTILES)]
 
 
 def groups(rows: DataFrame) -> DataFrame:
-    """Return one row per queue and group: how much came, how it ended, how long it took."""
+    """Return one row per queue and group: arrivals, outcomes, durations."""
     return (
         rows.where(F.col("group").isNotNull())
-        .groupBy(*_PLACE)
+        .groupBy(*_GROUP)
         .agg(
             counted(*_ARRIVED).alias("enqueued"),
             counted(Event.DELIVERED).alias("delivered"),
@@ -63,12 +63,12 @@ def groups(rows: DataFrame) -> DataFrame:
             F.min("at").alias("first_at"),
             F.max("at").alias("last_at"),
         )
-        .orderBy(*_PLACE)
+        .orderBy(*_GROUP)
     )
 
 
 def timeline(rows: DataFrame, bucket_seconds: int) -> DataFrame:
-    """Return one row per stretch of time: what came, ended and failed in it, and the deepest any group was."""
+    """Return one row per time step: arrivals, outcomes, failures, and the greatest depth of any group."""
     start = F.timestamp_seconds(F.floor(F.unix_seconds("at") / bucket_seconds) * bucket_seconds)
     return (
         rows.where(F.col("group").isNotNull())
@@ -86,7 +86,7 @@ def timeline(rows: DataFrame, bucket_seconds: int) -> DataFrame:
 
 
 def patterns(rows: DataFrame, limit: int) -> DataFrame:
-    """Return the failures that are the same, most frequent first."""
+    """Return the failures with equal fingerprints, most frequent first."""
     return (
         rows.where(happened(*_FAILED) & F.col("error_fingerprint").isNotNull())
         .groupBy("error_fingerprint", "error_kind")
@@ -103,22 +103,22 @@ def patterns(rows: DataFrame, limit: int) -> DataFrame:
 
 
 def attempts(rows: DataFrame) -> DataFrame:
-    """Return, per group and number of earlier failures, how the next attempt ended: whether retrying pays."""
+    """Return, per group and number of earlier failures, how the next attempt ended."""
     before = F.col("failures") - F.when(happened(Event.NACKED, Event.DEAD_LETTERED), 1).otherwise(0)
     return (
         rows.where(happened(Event.ACKED, Event.NACKED, Event.DEAD_LETTERED) & F.col("failures").isNotNull())
-        .groupBy(*_PLACE, F.greatest(before, F.lit(0)).cast("int").alias("earlier_failures"))
+        .groupBy(*_GROUP, F.greatest(before, F.lit(0)).cast("int").alias("earlier_failures"))
         .agg(
             counted(Event.ACKED).alias("succeeded"),
             counted(Event.NACKED, Event.DEAD_LETTERED).alias("failed"),
             F.coalesce(F.sum("run_ms"), F.lit(0)).alias("run_ms"),
         )
-        .orderBy(*_PLACE, "earlier_failures")
+        .orderBy(*_GROUP, "earlier_failures")
     )
 
 
 def schedules(rows: DataFrame) -> DataFrame:
-    """Return how late messages with a time of their own were first delivered, per queue and group."""
+    """Return how late scheduled messages were first delivered, per queue and group."""
     copy = ["shard", "group", "publish_seq"]
     due = rows.where(happened(Event.SCHEDULED) & F.col("deliver_at").isNotNull()).select(
         *copy, "queue", "deliver_at", "schedule_id"
@@ -126,39 +126,39 @@ def schedules(rows: DataFrame) -> DataFrame:
     first = rows.where(happened(Event.DELIVERED) & (F.col("attempt") == 1)).select(*copy, F.col("at").alias("shown_at"))
     late = (F.unix_millis("shown_at") - F.unix_millis("deliver_at")).alias("late_ms")
     measured = due.join(first, copy).select("queue", "group", "schedule_id", "deliver_at", late)
-    found = F.percentile_approx("late_ms", list(PERCENTILES), ACCURACY)
-    per_minute = F.count("*").over(Window.partitionBy(*_PLACE, F.date_trunc("minute", "deliver_at")))
+    percentiles = F.percentile_approx("late_ms", list(PERCENTILES), ACCURACY)
+    per_minute = F.count("*").over(Window.partitionBy(*_GROUP, F.date_trunc("minute", "deliver_at")))
     return (
         measured.withColumn("together", per_minute)
-        .groupBy(*_PLACE)
+        .groupBy(*_GROUP)
         .agg(
             F.count("*").alias("messages"),
             F.count_if(F.col("late_ms") < 0).alias("early"),
-            *(found[at].alias(f"late_p{round(share * 100)}") for at, share in enumerate(PERCENTILES)),
+            *(percentiles[at].alias(f"late_p{round(share * 100)}") for at, share in enumerate(PERCENTILES)),
             F.max("late_ms").alias("late_max"),
             F.max("together").alias("most_in_a_minute"),
             F.max_by(F.date_trunc("minute", "deliver_at"), "together").alias("fullest_minute"),
         )
-        .orderBy(*_PLACE)
+        .orderBy(*_GROUP)
     )
 
 
 def workers(rows: DataFrame) -> DataFrame:
-    """Return what every worker of every group did: whether the work is shared."""
+    """Return what every worker of every group did."""
     return (
         rows.where(F.col("worker").isNotNull() & happened(Event.DELIVERED, Event.ACKED, Event.NACKED))
-        .groupBy(*_PLACE, "worker")
+        .groupBy(*_GROUP, "worker")
         .agg(
             counted(Event.DELIVERED).alias("delivered"),
             counted(Event.ACKED).alias("processed"),
             F.coalesce(F.sum("run_ms"), F.lit(0)).alias("busy_ms"),
         )
-        .orderBy(*_PLACE, "worker")
+        .orderBy(*_GROUP, "worker")
     )
 
 
 def trace(rows: DataFrame, queue: str, group: str, limit: int) -> DataFrame:
-    """Return the first deliveries of a group as a queueing trace: when ready, how long it ran, how long it waited."""
+    """Return the first deliveries of a group as a queueing trace: when ready, how long each ran and waited."""
     mine = rows.where((F.col("queue") == queue) & (F.col("group") == group))
     copy = ["shard", "publish_seq"]
     begun = mine.where(happened(Event.DELIVERED) & (F.col("attempt") == 1)).select(

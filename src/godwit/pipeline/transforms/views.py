@@ -1,10 +1,10 @@
-"""Tables that people ask questions of: messages and deliveries, told from journal rows."""
+"""The tables messages and deliveries for SQL, derived from journal rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.journal import Event
 
@@ -18,7 +18,7 @@ _ENDS: Final = (
 
 
 def messages(journal: DataFrame) -> DataFrame:
-    """Return one row per message: what it was, and how often it was delivered and ended, over all its groups."""
+    """Return one row per message: its fields, and how often it was delivered and ended over all groups."""
     known = journal.where(F.col("message_id").isNotNull())
     arrived = F.col("event").isin(*_ARRIVALS)
     return known.groupBy("queue", "message_id").agg(
