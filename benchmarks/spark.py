@@ -39,7 +39,7 @@ from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import spark_session
 from godwit.pipeline.spark.sync_broker import SyncBroker
 from godwit.pipeline.transforms.plan import plan_candidates, plan_messages
-from tests.pipeline.making import WrittenJournal, lives, random_history
+from tests.pipeline.journals import WrittenJournal, lives, random_history
 from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server
 

@@ -27,7 +27,7 @@ from godwit.pipeline.jobs.plan import PlanSettings, plan_in_session
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import spark_session
-from tests.pipeline.making import WrittenJournal, random_history
+from tests.pipeline.journals import WrittenJournal, random_history
 from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server
 

@@ -18,7 +18,7 @@ from godwit.pipeline.audit.part import FINDINGS_SCHEMA, AuditScope, _findings
 from godwit.pipeline.jobs.audit import AuditResult, AuditSettings, AuditVerdict, audit_in_session
 from godwit.pipeline.jobs.run import RunSettings
 from godwit.pipeline.spark.connections import Connections
-from tests.pipeline.making import WrittenJournal, traffic, url_of
+from tests.pipeline.journals import WrittenJournal, traffic, url_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

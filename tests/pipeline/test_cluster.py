@@ -14,7 +14,7 @@ import pyspark
 from godwit.pipeline.jobs.run import RunSettings
 from godwit.pipeline.spark import class_archive
 from tests.pipeline.drivers import Driver
-from tests.pipeline.making import WrittenJournal, random_history
+from tests.pipeline.journals import WrittenJournal, random_history
 from tests.pipeline.oracle import assert_agreement
 from tests.project.specification import ROOT
 from tests.servers.postgres import fresh_database

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.drivers import members
-from tests.pipeline.making import traffic, url_of
+from tests.pipeline.journals import traffic, url_of
 from tests.project.specification import ROOT
 from tests.stolen import calm
 

@@ -20,7 +20,7 @@ import pytest
 from godwit.pipeline.jobs.run import RunSettings
 from godwit.pipeline.spark.jvm import Jvm
 from tests.pipeline.drivers import Driver
-from tests.pipeline.making import WrittenJournal, random_history
+from tests.pipeline.journals import WrittenJournal, random_history
 from tests.pipeline.oracle import assert_agreement, lake_rows
 from tests.servers.postgres import TEMPLATE, PostgresServer, postgres_server
 

@@ -20,7 +20,7 @@ from godwit.pipeline.lake.maintenance import DAY_MS, compact, sweep
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.errors import translate_errors
 from godwit.pipeline.spark.metrics import PipelineMetrics, metrics_listener
-from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, traffic, url_of
+from tests.pipeline.journals import BEGIN_MS, WrittenJournal, random_history, traffic, url_of
 from tests.pipeline.oracle import assert_agreement, journal_rows
 from tests.project.specification import ROOT
 from tests.waiting import eventually

@@ -15,7 +15,7 @@ from godwit.pipeline.batch.publisher import BatchOutcome
 from godwit.pipeline.jobs.run import RunSettings, follow, pending, run
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import SMALL
-from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history, row
+from tests.pipeline.journals import BEGIN_MS, WrittenJournal, random_history, row
 from tests.pipeline.oracle import assert_agreement, journal_rows, stored_days
 from tests.servers.postgres import fresh_database
 

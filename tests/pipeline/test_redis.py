@@ -18,7 +18,7 @@ from godwit.pipeline.source.offsets import RowRange, split
 from godwit.pipeline.source.reader import read_batches
 from godwit.pipeline.source.schema import arrow_schema, columns
 from godwit.pipeline.spark.connections import Connections
-from tests.pipeline.making import traffic
+from tests.pipeline.journals import traffic
 from tests.pipeline.oracle import assert_agreement, journal_rows
 from tests.servers.postgres import fresh_database
 from tests.servers.redis import fresh

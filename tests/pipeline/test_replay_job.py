@@ -14,8 +14,8 @@ from godwit.core.message import Message
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 from godwit.pipeline.jobs.replay import ReplayResult, ReplaySettings, check, replay_in_session
 from godwit.pipeline.spark.connections import Connections
-from tests.pipeline.making import LEASE, traffic, url_of
-from tests.pipeline.test_choosing import HOSTILE
+from tests.pipeline.journals import LEASE, traffic, url_of
+from tests.pipeline.test_condition import HOSTILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

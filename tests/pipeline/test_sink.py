@@ -22,7 +22,7 @@ from godwit.core.errors import InvalidSetting, RowsRefused
 from godwit.core.queues import QueueSpec
 from godwit.pipeline.sink.table_check import refuse_bad_rows
 from godwit.pipeline.sink.writers import write_options
-from tests.pipeline.making import url_of
+from tests.pipeline.journals import url_of
 from tests.pipeline.oracle import journal_rows
 from tests.project.specification import ROOT
 

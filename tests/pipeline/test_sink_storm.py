@@ -12,7 +12,7 @@ from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.queues import JournalBody, QueueSpec
 from godwit.pipeline.spark.jvm import Jvm
 from tests.pipeline.drivers import Driver, until
-from tests.pipeline.making import url_of
+from tests.pipeline.journals import url_of
 from tests.pipeline.oracle import journal_rows
 
 ROWS = int(os.environ.get("GODWIT_SPARK_SINK_ROWS", "50000"))
@@ -35,12 +35,12 @@ def test_each_row_is_one_message_whatever_dies(tmp_path: Path, jvm: Jvm) -> None
 
     asyncio.run(declare())
     words = (url_of(path), str(ROWS), str(PARTS))
-    first = Driver(words, module="tests.pipeline.sinker", fault="sink.published%20")
+    first = Driver(words, module="tests.pipeline.sink_driver", fault="sink.published%20")
     until(lambda: sum(arrived(path).values()) >= ROWS // 5 or first.over)
     assert not first.over, first.lines
     first.kill()
     assert sum(arrived(path).values()) < ROWS
-    Driver(words, module="tests.pipeline.sinker", jvm=jvm).finished()
+    Driver(words, module="tests.pipeline.sink_driver", jvm=jvm).finished()
     found = arrived(path)
     assert len(found) == ROWS
     assert set(found.values()) == {1}

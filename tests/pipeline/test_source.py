@@ -16,7 +16,7 @@ from godwit.core.journal import Event, Position, decode_chunk, rows_of
 from godwit.pipeline.source.offsets import RowRange, split, task_ranges
 from godwit.pipeline.source.schema import columns
 from godwit.pipeline.spark.session import folder_of
-from tests.pipeline.making import WrittenJournal, row, traffic, url_of
+from tests.pipeline.journals import WrittenJournal, row, traffic, url_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

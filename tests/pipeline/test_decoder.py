@@ -10,7 +10,7 @@ from godwit.core.errors import JournalDamaged
 from godwit.core.journal import LAYOUTS, Event, decode_chunk, encode_chunk, rows_of
 from godwit.pipeline.source.decoder import ChunkDecoder
 from godwit.pipeline.source.schema import arrow_schema, columns, journal_schema
-from tests.pipeline.making import row
+from tests.pipeline.journals import row
 
 SHARD = "orders#0"
 AT = 1_750_000_000_123

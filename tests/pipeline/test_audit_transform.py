@@ -18,7 +18,7 @@ from godwit.core.projection import Projection
 from godwit.pipeline.audit.copy_lifecycle import COLUMNS
 from godwit.pipeline.transforms import audit
 from tests.pipeline.histories import LEASE, ORDERED, PLAIN, QUEUE, History, Row, journal
-from tests.pipeline.test_shortening import short
+from tests.pipeline.test_drop_completed import short
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""A driver that writes a table to a queue, to be killed: `python -m tests.pipeline.sinker URL ROWS PARTS`."""
+"""A driver that writes a table to a queue, to be killed: `python -m tests.pipeline.sink_driver URL ROWS PARTS`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from godwit.pipeline.source.column_decoder import batch_of
 from godwit.pipeline.source.msgpack_values import MsgpackValues, Unexpected
 from godwit.pipeline.source.row_decoder import RowDecoder
 from godwit.pipeline.source.schema import arrow_schema, columns, journal_schema
-from tests.pipeline.making import random_history
+from tests.pipeline.journals import random_history
 
 SHARD = "orders#0"
 SCHEMA = arrow_schema(journal_schema())

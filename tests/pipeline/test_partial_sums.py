@@ -20,7 +20,7 @@ from godwit.pipeline.source.reader import read_batches
 from godwit.pipeline.source.schema import journal_schema, partials_schema
 from godwit.pipeline.spark.sync_broker import SyncBroker
 from godwit.pipeline.transforms.analytics import partials
-from tests.pipeline.making import BEGIN_MS, WrittenJournal, random_history
+from tests.pipeline.journals import BEGIN_MS, WrittenJournal, random_history
 from tests.pipeline.oracle import Expected, journal_rows
 
 if TYPE_CHECKING:
