@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from godwit.cli import config
+from godwit.cli.commands import config
 from godwit.config.keys import SETTINGS
 from godwit.core.errors import ConfigurationError
 from tests.project.specification import ROOT

@@ -14,30 +14,30 @@ from typer.main import get_command
 
 from godwit import __version__
 from godwit.cli.exits import Exit, exit_of
-from godwit.cli.output import print_error
+from godwit.cli.shown.output import print_error
 from godwit.core.errors import GodwitError
 
 COMMANDS: Final = {
-    "publish": "godwit.cli.publish",
-    "pull": "godwit.cli.pull",
-    "ack": "godwit.cli.settle",
-    "nack": "godwit.cli.settle",
-    "queues": "godwit.cli.queues",
-    "dlq": "godwit.cli.dlq",
-    "message": "godwit.cli.message",
-    "pause": "godwit.cli.control",
-    "resume": "godwit.cli.control",
-    "drain": "godwit.cli.control",
-    "purge": "godwit.cli.control",
-    "route": "godwit.cli.route",
-    "worker": "godwit.cli.worker",
-    "schedule": "godwit.cli.schedule",
-    "scheduler": "godwit.cli.scheduler",
-    "db": "godwit.cli.db",
-    "pipeline": "godwit.cli.pipeline",
-    "config": "godwit.cli.config",
-    "backup": "godwit.cli.backup",
-    "doctor": "godwit.cli.doctor",
+    "publish": "godwit.cli.commands.publish",
+    "pull": "godwit.cli.commands.pull",
+    "ack": "godwit.cli.commands.settle",
+    "nack": "godwit.cli.commands.settle",
+    "queues": "godwit.cli.commands.queues",
+    "dlq": "godwit.cli.commands.dlq",
+    "message": "godwit.cli.commands.message",
+    "pause": "godwit.cli.commands.control",
+    "resume": "godwit.cli.commands.control",
+    "drain": "godwit.cli.commands.control",
+    "purge": "godwit.cli.commands.control",
+    "route": "godwit.cli.commands.route",
+    "worker": "godwit.cli.commands.worker",
+    "schedule": "godwit.cli.commands.schedule",
+    "scheduler": "godwit.cli.commands.scheduler",
+    "db": "godwit.cli.commands.db",
+    "pipeline": "godwit.cli.pipelines.pipeline",
+    "config": "godwit.cli.commands.config",
+    "backup": "godwit.cli.commands.backup",
+    "doctor": "godwit.cli.commands.doctor",
     "demo": "godwit.cli.demo.command",
 }
 """Where each command lives, in the order of the help. A module is imported when its command is called."""

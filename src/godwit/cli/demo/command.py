@@ -15,14 +15,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from godwit.cli.args.options import Json
+from godwit.cli.args.values import Misuse, whole
 from godwit.cli.demo.director import Director, Play
 from godwit.cli.demo.verdict import Verdict
 from godwit.cli.demo.view import LiveView, PlainView, SilentView, reconciliation
 from godwit.cli.exits import Exit
-from godwit.cli.options import Json
-from godwit.cli.output import print_json, results
-from godwit.cli.values import Misuse, whole
-from godwit.cli.words import counted
+from godwit.cli.shown.output import print_json, results
+from godwit.cli.shown.words import counted
 
 if TYPE_CHECKING:
     from godwit.cli.demo.aftermath import Aftermath

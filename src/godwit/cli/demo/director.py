@@ -17,7 +17,7 @@ from godwit.cli.demo.records import Part, read
 from godwit.cli.demo.scenario import PLACES, PUBLISHERS, QUEUES, SPECS, Place
 from godwit.cli.demo.tally import Tally
 from godwit.cli.demo.verdict import Verdict, judge
-from godwit.cli.words import counted
+from godwit.cli.shown.words import counted
 from godwit.core.journal import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Address

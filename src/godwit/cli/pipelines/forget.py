@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
+from godwit.cli.args.opening import opened
+from godwit.cli.args.options import Json, Url
 from godwit.cli.exits import Exit
-from godwit.cli.opening import opened
-from godwit.cli.options import Json, Url
-from godwit.cli.output import print_json, remarks
+from godwit.cli.shown.output import print_json, remarks
 from godwit.pipeline.source.options import reader_of
 
 EXAMPLES: Final = """Examples:

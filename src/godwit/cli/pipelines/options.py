@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from godwit.cli.opening import check_exists, settings_for, sqlite_file
-from godwit.cli.values import duration, whole
+from godwit.cli.args.opening import check_exists, settings_for, sqlite_file
+from godwit.cli.args.values import duration, whole
 from godwit.core.settings import Settings
 
 DEFAULT_NAME: Final = "default"

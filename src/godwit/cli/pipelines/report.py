@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
+from godwit.cli.args.options import Json, Store, Url
+from godwit.cli.args.values import instant
 from godwit.cli.exits import Exit
-from godwit.cli.options import Json, Store, Url
-from godwit.cli.output import print_json, remarks, results
 from godwit.cli.pipelines.options import DEFAULT_NAME, LakeFolder, Master, Name, Queues, lake_of, settings_of
 from godwit.cli.pipelines.showing import ending_cleanly, working
-from godwit.cli.values import instant
-from godwit.cli.words import in_words
+from godwit.cli.shown.output import print_json, remarks, results
+from godwit.cli.shown.words import in_words
 
 if TYPE_CHECKING:
     from godwit.pipeline.report.model import Report

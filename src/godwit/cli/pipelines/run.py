@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 from rich.table import Table
 
+from godwit.cli.args.options import Json, Store, Url
+from godwit.cli.args.values import pairs
 from godwit.cli.exits import Exit
-from godwit.cli.options import Json, Store, Url
-from godwit.cli.output import print_json, remarks, results
 from godwit.cli.pipelines.options import (
     DEFAULT_NAME,
     FIVE_SECONDS,
@@ -30,8 +30,8 @@ from godwit.cli.pipelines.options import (
     settings_of,
 )
 from godwit.cli.pipelines.showing import ending_cleanly, shown
-from godwit.cli.values import pairs
-from godwit.cli.words import counted
+from godwit.cli.shown.output import print_json, remarks, results
+from godwit.cli.shown.words import counted
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.run import RunSettings, RunSummary

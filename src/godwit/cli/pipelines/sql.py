@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.table import Table
 
+from godwit.cli.args.options import Json, Store, Url
+from godwit.cli.args.values import whole
 from godwit.cli.exits import Exit
-from godwit.cli.options import Json, Store, Url
-from godwit.cli.output import print_json, remarks, results, visible
 from godwit.cli.pipelines.options import DEFAULT_NAME, LakeFolder, Master, Name, lake_of, settings_of
-from godwit.cli.values import whole
+from godwit.cli.shown.output import print_json, remarks, results, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from godwit.brokers.contract import Broker
 from godwit.brokers.urls import connect_for
-from godwit.cli.options import DEFAULT_FILE
+from godwit.cli.args.options import DEFAULT_FILE
 from godwit.config import load
 from godwit.core.errors import BrokerUnavailable
 from godwit.core.settings import Settings

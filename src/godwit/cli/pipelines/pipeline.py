@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from godwit.cli.nesting import nested
+from godwit.cli.args.nesting import nested
 
 EXAMPLES: Final = """Examples:
 

@@ -11,11 +11,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from godwit.cli.args.lines import payload
+from godwit.cli.args.opening import settings_for
+from godwit.cli.args.options import Json
 from godwit.cli.exits import Exit
-from godwit.cli.lines import payload
-from godwit.cli.opening import settings_for
-from godwit.cli.options import Json
-from godwit.cli.output import print_json, remarks, results, visible
+from godwit.cli.shown.output import print_json, remarks, results, visible
 from godwit.core.errors import InvalidMessage, listed
 from godwit.core.message import Message
 from godwit.core.routing import Router, Step

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from godwit.brokers.urls import connect_for
+from godwit.cli.args.nesting import ShowFirst, nested
+from godwit.cli.args.opening import check_exists, opened, settings_for
+from godwit.cli.args.options import Json, Queue, Store, Url
 from godwit.cli.exits import Exit
-from godwit.cli.message_shown import print_status, status_document
-from godwit.cli.nesting import ShowFirst, nested
-from godwit.cli.opening import check_exists, opened, settings_for
-from godwit.cli.options import Json, Queue, Store, Url
-from godwit.cli.output import print_json, remarks, results
+from godwit.cli.shown.message_shown import print_status, status_document
+from godwit.cli.shown.output import print_json, remarks, results
 from godwit.core.errors import NotFoundError, StoreRequired, shown
 from godwit.core.names import MessageId, check_message_id, queue_name
 from godwit.runtime.status import status_of

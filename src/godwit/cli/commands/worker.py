@@ -19,11 +19,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from godwit.brokers.contract import NO_WAIT
+from godwit.cli.args.options import Store, Url
+from godwit.cli.args.targets import UnusableTarget, load_manager
+from godwit.cli.args.values import duration, whole
 from godwit.cli.exits import Exit
-from godwit.cli.options import Store, Url
-from godwit.cli.output import remarks
-from godwit.cli.targets import UnusableTarget, load_manager
-from godwit.cli.values import duration, whole
+from godwit.cli.shown.output import remarks
 from godwit.config import without_password
 from godwit.core.errors import BrokerBusy, BrokerUnavailable
 from godwit.core.logs import JsonLines, get_logger

@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 import typer
 
+from godwit.cli.args.opening import manager_for
+from godwit.cli.args.options import Json, Store, Url
+from godwit.cli.commands.worker import write_logs
 from godwit.cli.exits import Exit
-from godwit.cli.opening import manager_for
-from godwit.cli.options import Json, Store, Url
-from godwit.cli.output import print_json, remarks
-from godwit.cli.worker import write_logs
+from godwit.cli.shown.output import print_json, remarks
 
 EXAMPLES: Final = """Examples:
 

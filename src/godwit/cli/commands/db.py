@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import typer
 
+from godwit.cli.args.nesting import nested
+from godwit.cli.args.opening import settings_for
+from godwit.cli.args.options import Json, Url
+from godwit.cli.args.options import Store as StoreUrl
 from godwit.cli.exits import Exit
-from godwit.cli.nesting import nested
-from godwit.cli.opening import settings_for
-from godwit.cli.options import Json, Url
-from godwit.cli.options import Store as StoreUrl
-from godwit.cli.output import print_json, remarks
+from godwit.cli.shown.output import print_json, remarks
 from godwit.core.errors import StoreRequired
 from godwit.store.contract import SchemaStatus, Store
 from godwit.store.urls import connect

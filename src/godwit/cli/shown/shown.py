@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from godwit.brokers.contract import Delivery
-from godwit.cli.output import visible
-from godwit.cli.words import in_words
+from godwit.cli.shown.output import visible
+from godwit.cli.shown.words import in_words
 from godwit.core.clock import from_ms
 from godwit.core.message import Message
 

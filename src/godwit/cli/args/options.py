@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from godwit.cli.values import duration
+from godwit.cli.args.values import duration
 
 DEFAULT_FILE: Final = Path("godwit.toml")
 """Read by every command when the working folder has it."""
@@ -22,7 +22,7 @@ Url = Annotated[
         show_default="GODWIT_URL and others, else sqlite:///godwit.db",
     ),
 ]
-"""Pass it to `godwit.cli.opening`, which asks the environment and the file where the command line says nothing."""
+"""Pass it to `godwit.cli.args.opening`, which asks the environment and the file where the command line says nothing."""
 Store = Annotated[
     str | None,
     typer.Option(

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from godwit.admin.filtering import LetterFilter
+from godwit.cli.args.values import Misuse, duration, instant
 from godwit.cli.exits import Exit
-from godwit.cli.values import Misuse, duration, instant
 from godwit.core.failure import FailureKind
 from godwit.core.names import MessageId, check_message_id, group_name
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from godwit.cli.values import Misuse
+from godwit.cli.args.values import Misuse
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

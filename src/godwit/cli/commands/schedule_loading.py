@@ -11,12 +11,12 @@ from typing import Annotated, BinaryIO, Final
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from godwit.cli.confirming import Yes, confirm
+from godwit.cli.args.confirming import Yes, confirm
+from godwit.cli.args.opening import manager_for
+from godwit.cli.args.options import Json, Store, Url
+from godwit.cli.args.values import Misuse, whole
 from godwit.cli.exits import Exit
-from godwit.cli.opening import manager_for
-from godwit.cli.options import Json, Store, Url
-from godwit.cli.output import print_json, remarks, results
-from godwit.cli.values import Misuse, whole
+from godwit.cli.shown.output import print_json, remarks, results
 from godwit.core.errors import QueueNotFound
 from godwit.core.message import Message
 from godwit.manager import MessageQueueManager

@@ -1,0 +1,1 @@
+"""The commands of `godwit`, one module each."""
