@@ -103,7 +103,7 @@ def test_a_bug_is_called_one(terminal: Terminal, monkeypatch: pytest.MonkeyPatch
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("godwit.cli.args.opening.connect_for", broken)
+    monkeypatch.setattr("godwit.cli.args.connection.connect_for", broken)
     error = terminal.error("queues", code=70, url="memory://")
     assert error["fact"] == "Unexpected ZeroDivisionError: by zero"
     assert "--debug" in error["remedy"]

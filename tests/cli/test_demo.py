@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from godwit.brokers.contract import GroupStats
+from godwit.cli.demo.journal_tally import Tally
+from godwit.cli.demo.reconciliation import Verdict, judge
 from godwit.cli.demo.records import Accepted, Handled, Record, read
-from godwit.cli.demo.scenario import PLACES, Place, doomed, messages
-from godwit.cli.demo.tally import Tally
-from godwit.cli.demo.verdict import Verdict, judge
+from godwit.cli.demo.workload import PLACES, Place, doomed, messages
 from godwit.core.names import GroupName, QueueName
 from tests.cli.terminal import Terminal
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from godwit.cli.shown.words import size
+from godwit.cli.shown.quantities import size
 from godwit.core.message import Message
 from godwit.manager import MessageQueueManager
 from tests.cli.terminal import Terminal

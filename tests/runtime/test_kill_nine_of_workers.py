@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-from godwit.cli.demo.tally import Tally
+from godwit.cli.demo.journal_tally import Tally
 from tests.runtime.workers import STARTED, Shop
 from tests.waiting import eventually
 

@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "schedule": "godwit.cli.commands.schedule",
     "scheduler": "godwit.cli.commands.scheduler",
     "db": "godwit.cli.commands.db",
-    "pipeline": "godwit.cli.pipelines.pipeline",
+    "pipeline": "godwit.cli.pipelines.command",
     "config": "godwit.cli.commands.config",
     "backup": "godwit.cli.commands.backup",
     "doctor": "godwit.cli.commands.doctor",

@@ -22,7 +22,7 @@ Url = Annotated[
         show_default="GODWIT_URL and others, else sqlite:///godwit.db",
     ),
 ]
-"""Pass it to `godwit.cli.args.opening`, which asks the environment and the file where the command line says nothing."""
+"""For `godwit.cli.args.connection`, which falls back on the environment and the file."""
 Store = Annotated[
     str | None,
     typer.Option(

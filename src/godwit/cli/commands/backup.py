@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from godwit.cli.args.opening import check_exists, settings_for, sqlite_file
+from godwit.cli.args.connection import check_exists, settings_for, sqlite_file
 from godwit.cli.args.options import Json, Url
 from godwit.cli.args.values import Misuse
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.words import in_words, size
+from godwit.cli.shown.quantities import in_words, size
 from godwit.config import without_password
 
 EXAMPLES = """Examples:

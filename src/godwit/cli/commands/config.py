@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from godwit.cli.args.opening import settings_for
+from godwit.cli.args.connection import settings_for
 from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, results, visible

@@ -11,14 +11,14 @@ import typer
 
 from godwit.admin.control import DRAINING, PAUSED, Holds, QueueControl
 from godwit.brokers.contract import NO_WAIT, Broker, QueueStats
-from godwit.cli.args.confirming import Yes, confirm
-from godwit.cli.args.opening import opened
+from godwit.cli.args.confirmation import Yes, confirm
+from godwit.cli.args.connection import opened
 from godwit.cli.args.options import Json, Queue, Url
 from godwit.cli.args.values import duration
 from godwit.cli.commands.pull import worker_name
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, visible
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 
 OneGroup = Annotated[
     str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.", show_default="the whole queue")

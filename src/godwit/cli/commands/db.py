@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import typer
 
-from godwit.cli.args.nesting import nested
-from godwit.cli.args.opening import settings_for
+from godwit.cli.args.command_group import nested
+from godwit.cli.args.connection import settings_for
 from godwit.cli.args.options import Json, Url
 from godwit.cli.args.options import Store as StoreUrl
 from godwit.cli.exits import Exit

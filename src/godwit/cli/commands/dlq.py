@@ -17,18 +17,18 @@ from godwit.admin.dead_letters import PATIENCE, DeadLetterQueueHandler, Progress
 from godwit.admin.editing import check_patch
 from godwit.admin.filtering import LetterFilter
 from godwit.brokers.contract import DeadLetter, LetterId
-from godwit.cli.args.choosing import with_filter
-from godwit.cli.args.confirming import Yes, confirm
-from godwit.cli.args.lines import payload
-from godwit.cli.args.nesting import nested
-from godwit.cli.args.opening import opened
+from godwit.cli.args.command_group import nested
+from godwit.cli.args.confirmation import Yes, confirm
+from godwit.cli.args.connection import opened
+from godwit.cli.args.letter_filter import with_filter
 from godwit.cli.args.options import Json, Url
+from godwit.cli.args.payload_lines import payload
 from godwit.cli.args.values import Misuse, duration, whole
 from godwit.cli.exits import Exit
-from godwit.cli.shown.letters import as_document, in_full, letter_table, pattern_table
-from godwit.cli.shown.letters import show as show_letter
+from godwit.cli.shown.dead_letters import as_document, in_full, letter_table, pattern_table
+from godwit.cli.shown.dead_letters import show as show_letter
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 from godwit.core.clock import utc_now
 from godwit.core.errors import InvalidMessage
 from godwit.core.names import queue_name

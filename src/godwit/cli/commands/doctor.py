@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from godwit.admin.doctor import Finding, Severity, examine, worst
-from godwit.cli.args.opening import check_exists, settings_for
+from godwit.cli.args.connection import check_exists, settings_for
 from godwit.cli.args.options import Json, Url
 from godwit.cli.args.values import duration
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results, visible
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 from godwit.config import without_password
 
 EXAMPLES = """Examples:

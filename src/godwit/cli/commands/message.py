@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from godwit.brokers.urls import connect_for
-from godwit.cli.args.nesting import ShowFirst, nested
-from godwit.cli.args.opening import check_exists, opened, settings_for
+from godwit.cli.args.command_group import ShowFirst, nested
+from godwit.cli.args.connection import check_exists, opened, settings_for
 from godwit.cli.args.options import Json, Queue, Store, Url
 from godwit.cli.exits import Exit
-from godwit.cli.shown.message_shown import print_status, status_document
+from godwit.cli.shown.message_status import print_status, status_document
 from godwit.cli.shown.output import print_json, remarks, results
 from godwit.core.errors import NotFoundError, StoreRequired, shown
 from godwit.core.names import MessageId, check_message_id, queue_name

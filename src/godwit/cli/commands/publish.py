@@ -16,13 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from godwit.admin.control import check_not_draining
 from godwit.brokers.contract import Broker, Receipt
-from godwit.cli.args.lines import Lines, lines_of, lines_of_stdin, payload
-from godwit.cli.args.opening import opened
+from godwit.cli.args.connection import opened
 from godwit.cli.args.options import Json, Queue, Url
+from godwit.cli.args.payload_lines import Lines, lines_of, lines_of_stdin, payload
 from godwit.cli.args.values import Misuse, duration, duration_or_instant, instant, pairs, whole
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.words import counted, in_words
+from godwit.cli.shown.quantities import counted, in_words
 from godwit.core.clock import utc_now
 from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidArgumentError, InvalidMessage, PartialPublish, QueueNotFound

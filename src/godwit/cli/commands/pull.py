@@ -13,13 +13,13 @@ import typer
 
 from godwit.brokers.arguments import MAX_PULL
 from godwit.brokers.contract import NO_WAIT, Ack, Broker, Delivery, HandBack
-from godwit.cli.args.opening import opened
+from godwit.cli.args.connection import opened
 from godwit.cli.args.options import THIRTY_SECONDS, Group, Json, Lease, Queue, Url
 from godwit.cli.args.values import Misuse, duration, whole
 from godwit.cli.exits import Exit
+from godwit.cli.shown.delivery import document, show
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.shown import document, show
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 from godwit.core.names import DEFAULT_GROUP, group_name, queue_name
 
 ACKED: Final = "acked"

@@ -17,12 +17,12 @@ from rich.text import Text
 
 from godwit.admin.control import ACTIVE, Holds, holds
 from godwit.brokers.contract import Broker, GroupStats, QueueStats
-from godwit.cli.args.opening import opened
+from godwit.cli.args.connection import opened
 from godwit.cli.args.options import Json, Url
 from godwit.cli.args.values import duration, whole
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results, visible
-from godwit.cli.shown.words import size
+from godwit.cli.shown.quantities import size
 from godwit.core.errors import QueueNotFound
 from godwit.core.names import QueueName
 from godwit.runtime.producer_stats import ProducerStats, producers

@@ -11,9 +11,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from godwit.cli.args.lines import payload
-from godwit.cli.args.opening import settings_for
+from godwit.cli.args.connection import settings_for
 from godwit.cli.args.options import Json
+from godwit.cli.args.payload_lines import payload
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results, visible
 from godwit.core.errors import InvalidMessage, listed

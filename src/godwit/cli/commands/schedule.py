@@ -9,15 +9,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from godwit.cli.args.lines import payload
-from godwit.cli.args.nesting import nested
-from godwit.cli.args.opening import manager_for
+from godwit.cli.args.command_group import nested
+from godwit.cli.args.connection import manager_for
 from godwit.cli.args.options import Json, Queue, Store, Url
+from godwit.cli.args.payload_lines import payload
 from godwit.cli.args.values import Misuse, duration, duration_or_instant, instant, pairs, whole
-from godwit.cli.commands.schedule_loading import add_to, declared
+from godwit.cli.commands.schedule_bulk import add_to, declared
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.schedule_shown import firing_document, schedule_document, schedule_table, show_schedule, times
+from godwit.cli.shown.schedules import firing_document, schedule_document, schedule_table, show_schedule, times
 from godwit.core.clock import SYSTEM_CLOCK, utc_now
 from godwit.core.errors import ScheduleNotFound
 from godwit.core.message import Message

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from godwit.cli.args.opening import manager_for
+from godwit.cli.args.connection import manager_for
 from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.commands.worker import write_logs
 from godwit.cli.exits import Exit

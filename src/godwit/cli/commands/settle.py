@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, Nack, Settlement
-from godwit.cli.args.opening import opened
+from godwit.cli.args.connection import opened
 from godwit.cli.args.options import Json, Url
 from godwit.cli.args.values import Misuse, duration
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 from godwit.core.clock import utc_now
 from godwit.core.errors import InvalidAckId
 from godwit.core.failure import FailureKind, ProcessingError

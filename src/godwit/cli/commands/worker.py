@@ -19,8 +19,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from godwit.brokers.contract import NO_WAIT
+from godwit.cli.args.manager_target import UnusableTarget, load_manager
 from godwit.cli.args.options import Store, Url
-from godwit.cli.args.targets import UnusableTarget, load_manager
 from godwit.cli.args.values import duration, whole
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import remarks

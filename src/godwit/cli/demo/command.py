@@ -17,15 +17,15 @@ from rich.text import Text
 
 from godwit.cli.args.options import Json
 from godwit.cli.args.values import Misuse, whole
-from godwit.cli.demo.director import Director, Play
-from godwit.cli.demo.verdict import Verdict
-from godwit.cli.demo.view import LiveView, PlainView, SilentView, reconciliation
+from godwit.cli.demo.reconciliation import Verdict
+from godwit.cli.demo.runner import Director, Play
+from godwit.cli.demo.views import LiveView, PlainView, SilentView, reconciliation
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, results
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 
 if TYPE_CHECKING:
-    from godwit.cli.demo.aftermath import Aftermath
+    from godwit.cli.demo.pipeline_summary import Aftermath
 
 TITLE: Final = "Godwit demo: one SQLite file, real processes, one kill -9"
 STORY: Final = """\
@@ -101,7 +101,7 @@ def _check_spark() -> None:
 
 
 def _aftermath(play: Play, kept: Path | None, *, as_json: bool) -> Aftermath:
-    from godwit.cli.demo.aftermath import PAGE, aftermath, show
+    from godwit.cli.demo.pipeline_summary import PAGE, aftermath, show
 
     # The page outlives the folder of the play.
     page = (kept or Path(tempfile.mkdtemp(prefix="godwit-report-"))) / PAGE

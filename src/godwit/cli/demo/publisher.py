@@ -9,7 +9,7 @@ from typing import Final
 
 from godwit.brokers.urls import connect
 from godwit.cli.demo.records import Accepted, Part, Record, part_of
-from godwit.cli.demo.scenario import doomed, messages
+from godwit.cli.demo.workload import doomed, messages
 from godwit.core.envelope import seal_all
 
 BATCH: Final = 25

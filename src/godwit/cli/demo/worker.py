@@ -11,7 +11,7 @@ from typing import Final
 
 from godwit.brokers.urls import connect
 from godwit.cli.demo.records import Handled, Part, Record, part_of
-from godwit.cli.demo.scenario import AT_ONCE, LEASE, PLACES, RETRIES, WORK_SECONDS, Place, handle
+from godwit.cli.demo.workload import AT_ONCE, LEASE, PLACES, RETRIES, WORK_SECONDS, Place, handle
 from godwit.core.breaker import BreakerRule
 from godwit.core.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer

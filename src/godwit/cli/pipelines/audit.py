@@ -12,9 +12,9 @@ from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.args.values import duration
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import DEFAULT_NAME, LakeFolder, Master, Name, Queues, lake_of, settings_of
-from godwit.cli.pipelines.showing import ending_cleanly, shown
+from godwit.cli.pipelines.progress import ending_cleanly, shown
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.audit import AuditResult

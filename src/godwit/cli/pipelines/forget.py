@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from godwit.cli.args.opening import opened
+from godwit.cli.args.connection import opened
 from godwit.cli.args.options import Json, Url
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from godwit.cli.args.opening import check_exists, settings_for, sqlite_file
+from godwit.cli.args.connection import check_exists, settings_for, sqlite_file
 from godwit.cli.args.values import duration, whole
 from godwit.core.settings import Settings
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from godwit.cli.args.opening import settings_for
+from godwit.cli.args.connection import settings_for
 from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.args.values import Misuse, duration, whole
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import Master
-from godwit.cli.pipelines.showing import ending_cleanly, working
+from godwit.cli.pipelines.progress import ending_cleanly, working
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 
 if TYPE_CHECKING:
     from godwit.pipeline.campaign.definition import QuietHours

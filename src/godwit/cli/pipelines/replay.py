@@ -9,9 +9,9 @@ import typer
 from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import DEFAULT_NAME, LakeFolder, Master, Name, lake_of, settings_of
-from godwit.cli.pipelines.showing import ending_cleanly, working
+from godwit.cli.pipelines.progress import ending_cleanly, working
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.replay import ReplayResult

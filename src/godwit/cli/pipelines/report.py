@@ -13,9 +13,9 @@ from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.args.values import instant
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import DEFAULT_NAME, LakeFolder, Master, Name, Queues, lake_of, settings_of
-from godwit.cli.pipelines.showing import ending_cleanly, working
+from godwit.cli.pipelines.progress import ending_cleanly, working
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.words import in_words
+from godwit.cli.shown.quantities import in_words
 
 if TYPE_CHECKING:
     from godwit.pipeline.report.model import Report

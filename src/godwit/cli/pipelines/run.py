@@ -29,9 +29,9 @@ from godwit.cli.pipelines.options import (
     lake_of,
     settings_of,
 )
-from godwit.cli.pipelines.showing import ending_cleanly, shown
+from godwit.cli.pipelines.progress import ending_cleanly, shown
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.run import RunSettings, RunSummary

@@ -14,7 +14,7 @@ from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import settings_of
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.words import in_words
+from godwit.cli.shown.quantities import in_words
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.store.pipelines import PipelinePlace
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from godwit.brokers.contract import GroupStats
+from godwit.cli.demo.journal_tally import Tally
 from godwit.cli.demo.records import Accepted, Handled
-from godwit.cli.demo.scenario import ORDERS, PLACES, Place
-from godwit.cli.demo.tally import Tally
+from godwit.cli.demo.workload import ORDERS, PLACES, Place
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from godwit.cli.demo.director import Scene
 from godwit.cli.demo.processes import Player
-from godwit.cli.demo.scenario import PLACES, Place
-from godwit.cli.demo.verdict import Verdict
+from godwit.cli.demo.reconciliation import Verdict
+from godwit.cli.demo.runner import Scene
+from godwit.cli.demo.workload import PLACES, Place
 from godwit.core.journal import Event
 
 RATE_WINDOW_SECONDS: Final = 2.0

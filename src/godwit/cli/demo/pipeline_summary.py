@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from godwit.cli.pipelines.audit import show as show_audit
+from godwit.cli.pipelines.progress import working
 from godwit.cli.pipelines.report import headline
 from godwit.cli.pipelines.run import day_table
-from godwit.cli.pipelines.showing import working
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.audit import AuditResult

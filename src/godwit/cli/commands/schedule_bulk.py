@@ -11,8 +11,8 @@ from typing import Annotated, BinaryIO, Final
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from godwit.cli.args.confirming import Yes, confirm
-from godwit.cli.args.opening import manager_for
+from godwit.cli.args.confirmation import Yes, confirm
+from godwit.cli.args.connection import manager_for
 from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.args.values import Misuse, whole
 from godwit.cli.exits import Exit

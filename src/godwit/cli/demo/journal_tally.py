@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from godwit.brokers.contract import Journal
-from godwit.cli.demo.scenario import Place
+from godwit.cli.demo.workload import Place
 from godwit.core.journal import Event, Position, decode_chunk, rows_of
 from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Address, Projection

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.status import Status
 
 from godwit.cli.shown.output import remarks
-from godwit.cli.shown.words import counted
+from godwit.cli.shown.quantities import counted
 
 if TYPE_CHECKING:
     from godwit.pipeline.batch.publisher import BatchOutcome

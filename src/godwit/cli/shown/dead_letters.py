@@ -17,7 +17,7 @@ from godwit.admin.filtering import cause_of
 from godwit.admin.patterns import FailurePattern
 from godwit.brokers.contract import DeadLetter
 from godwit.cli.shown.output import visible
-from godwit.cli.shown.words import in_words
+from godwit.cli.shown.quantities import in_words
 from godwit.core.clock import from_ms
 
 SHOWN_CHARACTERS: Final = 60

@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from godwit.cli.args.nesting import nested
+from godwit.cli.args.command_group import nested
 
 EXAMPLES: Final = """Examples:
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from godwit.brokers.contract import Delivery
 from godwit.cli.shown.output import visible
-from godwit.cli.shown.words import in_words
+from godwit.cli.shown.quantities import in_words
 from godwit.core.clock import from_ms
 from godwit.core.message import Message
 

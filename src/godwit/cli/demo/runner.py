@@ -12,12 +12,12 @@ import msgspec
 
 from godwit.brokers.contract import Broker, GroupStats
 from godwit.brokers.urls import connect
+from godwit.cli.demo.journal_tally import Tally
 from godwit.cli.demo.processes import Player, stop_all
+from godwit.cli.demo.reconciliation import Verdict, judge
 from godwit.cli.demo.records import Part, read
-from godwit.cli.demo.scenario import PLACES, PUBLISHERS, QUEUES, SPECS, Place
-from godwit.cli.demo.tally import Tally
-from godwit.cli.demo.verdict import Verdict, judge
-from godwit.cli.shown.words import counted
+from godwit.cli.demo.workload import PLACES, PUBLISHERS, QUEUES, SPECS, Place
+from godwit.cli.shown.quantities import counted
 from godwit.core.journal import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Address
