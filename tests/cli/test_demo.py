@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from godwit.brokers.contract import GroupStats
-from godwit.cli.demo.journal_tally import Tally
-from godwit.cli.demo.reconciliation import Verdict, judge
+from godwit.cli.demo.journal_tally import JournalTally
+from godwit.cli.demo.reconciliation import Reconciliation, reconcile
 from godwit.cli.demo.records import Accepted, Handled, Record, read
-from godwit.cli.demo.workload import PLACES, Place, doomed, messages
+from godwit.cli.demo.workload import GROUPS, QueueGroup, doomed, messages
 from godwit.core.names import GroupName, QueueName
 from tests.cli.terminal import Terminal
 
-ORDERS = Place(QueueName("orders"), GroupName("billing"))
-EVENTS = Place(QueueName("events"), GroupName("stock"))
+ORDERS = QueueGroup(QueueName("orders"), GroupName("billing"))
+EVENTS = QueueGroup(QueueName("events"), GroupName("stock"))
 
 
 def demo(terminal: Terminal, *words: str) -> tuple[int, dict[str, object]]:
@@ -38,7 +38,7 @@ def test_the_demo_reconciles_although_a_worker_is_killed(terminal: Terminal) -> 
     assert (document["problems"], code) == ([], 0)
     lines = document["lines"]
     assert isinstance(lines, list)
-    assert {(line["queue"], line["group"]) for line in lines} == set(PLACES)
+    assert {(line["queue"], line["group"]) for line in lines} == set(GROUPS)
     for line in lines:
         assert line["published"] == line["done"] + line["dead"] + line["open"] > 0
         assert (line["open"], line["lost"], line["out_of_order"]) == (0, 0, 0)
@@ -100,11 +100,11 @@ def test_the_same_seed_makes_the_same_messages_and_some_of_them_must_fail() -> N
 # The verdict: each disagreement alone, on a small book that balances without it.
 
 
-def accepted(*ids: str, place: Place = ORDERS, doomed: bool = False) -> list[Accepted]:
+def accepted(*ids: str, place: QueueGroup = ORDERS, doomed: bool = False) -> list[Accepted]:
     return [Accepted(id=name, queue=place.queue, doomed=doomed) for name in ids]
 
 
-def handled(*ids: str, place: Place = ORDERS, key: str | None = None, turns: Iterable[int] = ()) -> list[Handled]:
+def handled(*ids: str, place: QueueGroup = ORDERS, key: str | None = None, turns: Iterable[int] = ()) -> list[Handled]:
     order = list(turns) or [0] * len(ids)
     return [
         Handled(id=name, queue=place.queue, group=place.group, worker="w", at_ns=at, key=key, turn=order[at])
@@ -121,9 +121,9 @@ def verdict(
     letters: str = "",
     held: str = "",
     depth: int = 0,
-    place: Place = ORDERS,
-) -> Verdict:
-    tally = Tally()
+    place: QueueGroup = ORDERS,
+) -> Reconciliation:
+    tally = JournalTally()
     tally.arrived[place] |= set(arrived)
     tally.acked[place] |= set(acked)
     tally.ran_out[place] |= set(ran_out)
@@ -132,10 +132,10 @@ def verdict(
             name=name.group, ready=depth if name == place else 0, blocked=0, delayed=0, leased=0, dead=0, bytes=0,
             leased_bytes=0, dropped=0, full=False,
         )
-        for name in PLACES
+        for name in GROUPS
     }  # fmt: skip
-    dead = {name: set(letters) if name == place else set[str]() for name in PLACES}
-    return judge(entries, tally, empty, dead, held={place: set(held)})
+    dead = {name: set(letters) if name == place else set[str]() for name in GROUPS}
+    return reconcile(entries, tally, empty, dead, held={place: set(held)})
 
 
 def test_a_book_that_balances_has_no_problem() -> None:
@@ -165,7 +165,7 @@ def test_a_book_that_balances_has_no_problem() -> None:
         ),
     ],
 )  # fmt: skip
-def test_each_disagreement_is_a_problem(judged: Verdict, word: str) -> None:
+def test_each_disagreement_is_a_problem(judged: Reconciliation, word: str) -> None:
     assert not judged.reconciled
     assert any(word in problem for problem in judged.problems), judged.problems
 

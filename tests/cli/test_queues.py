@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from godwit.cli.shown.quantities import size
+from godwit.cli.shown.quantities import size_text
 from godwit.core.message import Message
 from godwit.manager import MessageQueueManager
 from tests.cli.terminal import Terminal
@@ -85,4 +85,4 @@ def test_an_unknown_queue_is_named_with_those_there_are(terminal: Terminal) -> N
     ("number", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KB"), (3 << 30, "3.0 GB"), (5 << 50, "5120.0 TB")]
 )
 def test_sizes_are_short(number: int, text: str) -> None:
-    assert size(number) == text
+    assert size_text(number) == text

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-from godwit.cli.demo.journal_tally import Tally
+from godwit.cli.demo.journal_tally import JournalTally
 from tests.runtime.workers import STARTED, Shop
 from tests.waiting import eventually
 
@@ -25,14 +25,14 @@ def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-async def held_by(shop: Shop, tally: Tally, pid: int) -> set[str]:
+async def held_by(shop: Shop, tally: JournalTally, pid: int) -> set[str]:
     """Return the messages a process holds by the journal."""
     await tally.follow(shop.broker.journal)
     return {name for holder, name in tally.leases.values() if f"-{pid}-" in holder}
 
 
 async def test_kills_of_supervised_workers_lose_nothing_and_repeat_only_what_the_victims_held(shop: Shop) -> None:
-    random, tally, held = Random(11), Tally(), list[str]()
+    random, tally, held = Random(11), JournalTally(), list[str]()
     await shop.publish(*["work"] * MESSAGES)
     with shop.worker("--processes", "3", seconds=0.01, SHOP_LEASE=LEASE) as supervisor:
         for kill in range(KILLS):

@@ -73,11 +73,11 @@ class Commands(TyperGroup):
         except Exception as error:  # noqa: BLE001 # the last one to see it
             if debug:
                 traceback.print_exc()
-            outcome = told(error, as_json=as_json)
+            outcome = report_error(error, as_json=as_json)
         sys.exit(int(outcome or 0))
 
 
-def told(error: Exception, *, as_json: bool) -> Exit:
+def report_error(error: Exception, *, as_json: bool) -> Exit:
     """Say what went wrong and what to do about it; return the exit code."""
     name = type(error).__name__
     match error:

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 
-class ShowFirst(TyperGroup):
+class DefaultToShow(TyperGroup):
     """Takes what is no command for the argument of `show`: `godwit message ID` is `godwit message show ID`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -17,7 +17,9 @@ class ShowFirst(TyperGroup):
         return super().resolve_command(ctx, args if known else ["show", *args])
 
 
-def nested(app: typer.Typer, name: str, *, help: str, epilog: str, cls: type[TyperGroup] | None = None) -> typer.Typer:
+def add_group(
+    app: typer.Typer, name: str, *, help: str, epilog: str, cls: type[TyperGroup] | None = None
+) -> typer.Typer:
     """Add a command that has commands; without one of them it shows its help."""
     part = typer.Typer(rich_markup_mode=None, cls=cls)
 

@@ -47,7 +47,7 @@ def check_exists(url: str) -> None:
 
 
 @asynccontextmanager
-async def opened(url: str | None, *, create: bool = False) -> AsyncIterator[Broker]:
+async def open_broker(url: str | None, *, create: bool = False) -> AsyncIterator[Broker]:
     """Open the broker that --url or the configuration names; only a command meant to `create` makes a new file."""
     settings = settings_for(url)
     if not create:

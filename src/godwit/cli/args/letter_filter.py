@@ -19,7 +19,7 @@ from godwit.core.names import MessageId, check_message_id, group_name
 _LAST: Final = ("url", "as_json")
 
 
-def chosen(
+def letter_filter(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="NAME", help="Only those of this group.")
     ] = None,
@@ -68,14 +68,14 @@ def _kind(text: str) -> FailureKind:
 
 def with_filter(command: Callable[..., Exit]) -> Callable[..., Exit]:
     """Give a command the options that choose dead letters; it gets them together as `which`."""
-    own, options = signature(command, eval_str=True).parameters, signature(chosen, eval_str=True).parameters
+    own, options = signature(command, eval_str=True).parameters, signature(letter_filter, eval_str=True).parameters
     first = [one for name, one in own.items() if name not in ("which", *_LAST)]
     ordered = [*first, *options.values(), *(own[name] for name in _LAST)]
 
     @wraps(command)
     def run(**given: Any) -> Exit:
         choice = {name: given.pop(name) for name in options}
-        return command(**given, which=chosen(**choice))
+        return command(**given, which=letter_filter(**choice))
 
     # Typer reads both to make the command line.
     run.__signature__ = Signature(  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ IN_MEMORY_BYTES: Final = 16 << 20
 _decoder = msgspec.json.Decoder()
 
 
-class Lines:
+class PayloadLines:
     """Numbered payloads; blank lines are passed over. Only one line is in memory at a time."""
 
     def __init__(self, source: IO[bytes]) -> None:
@@ -33,10 +33,10 @@ class Lines:
         self._source.seek(0)
         for number, line in enumerate(self._source, start=1):
             if text := line.strip():
-                yield number, payload(text, place=f"line {number}")
+                yield number, parse_payload(text, place=f"line {number}")
 
 
-def payload(text: bytes | str, *, place: str) -> Any:
+def parse_payload(text: bytes | str, *, place: str) -> Any:
     """Read one JSON value; the error names the place, never the content."""
     try:
         return _decoder.decode(text)
@@ -46,13 +46,13 @@ def payload(text: bytes | str, *, place: str) -> Any:
         ) from None
 
 
-def lines_of(path: Path) -> Lines:
+def lines_of_file(path: Path) -> PayloadLines:
     """Return the lines of a file."""
-    return Lines(path.open("rb"))
+    return PayloadLines(path.open("rb"))
 
 
-def lines_of_stdin() -> Lines:
+def lines_of_stdin() -> PayloadLines:
     """Return the lines that come in through the pipe, kept aside because they are read twice."""
     aside = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 # lives as long as the command
     shutil.copyfileobj(sys.stdin.buffer, aside)
-    return Lines(aside)
+    return PayloadLines(aside)

@@ -14,7 +14,7 @@ from godwit.cli.args.options import Json, Url
 from godwit.cli.args.values import Misuse
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.quantities import in_words, size
+from godwit.cli.shown.quantities import duration_text, size_text
 from godwit.config import without_password
 
 EXAMPLES = """Examples:
@@ -52,8 +52,8 @@ def backup(
     if as_json:
         print_json({"source": str(source.absolute()), "target": str(target.absolute()), "bytes": written})
     else:
-        took = in_words(timedelta(seconds=time.monotonic() - began))
-        remarks().print(f"{source} is saved in {target}: {size(written)} in {took}.", soft_wrap=True)
+        took = duration_text(timedelta(seconds=time.monotonic() - began))
+        remarks().print(f"{source} is saved in {target}: {size_text(written)} in {took}.", soft_wrap=True)
     return Exit.OK
 
 

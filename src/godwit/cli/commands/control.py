@@ -12,13 +12,13 @@ import typer
 from godwit.admin.control import DRAINING, PAUSED, Holds, QueueControl
 from godwit.brokers.contract import NO_WAIT, Broker, QueueStats
 from godwit.cli.args.confirmation import Yes, confirm
-from godwit.cli.args.connection import opened
+from godwit.cli.args.connection import open_broker
 from godwit.cli.args.options import Json, Queue, Url
 from godwit.cli.args.values import duration
 from godwit.cli.commands.pull import worker_name
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, visible
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 
 OneGroup = Annotated[
     str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.", show_default="the whole queue")
@@ -58,7 +58,7 @@ def pause(queue: Queue, group: OneGroup = None, reason: Reason = None, url: Url 
     """
 
     async def run() -> Exit:
-        async with opened(url) as broker:
+        async with open_broker(url) as broker:
             control = _control(broker)
             changed = await control.pause(queue, group, reason=reason)
             _say(PAUSED, queue, group, changed, await control.holds(), as_json=as_json)
@@ -74,7 +74,7 @@ def resume(queue: Queue, group: OneGroup = None, url: Url = None, as_json: Json 
     """
 
     async def run() -> Exit:
-        async with opened(url) as broker:
+        async with open_broker(url) as broker:
             control = _control(broker)
             changed = await control.resume(queue, group)
             holds = await control.holds()
@@ -103,7 +103,7 @@ def drain(
     """
 
     async def run() -> Exit:
-        async with opened(url) as broker:
+        async with open_broker(url) as broker:
             control = _control(broker)
             changed = await control.drain(queue, reason=reason)
             left = await control.wait_until_empty(queue, patience=wait)
@@ -120,7 +120,7 @@ def purge(queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = Non
     """
 
     async def run() -> Exit:
-        async with opened(url) as broker:
+        async with open_broker(url) as broker:
             control = _control(broker)
             await control.left(queue)  # a mistyped name is told before the question
             confirm(f"Deleting everything that waits in {_place(queue, group)}", yes=yes)
@@ -128,7 +128,7 @@ def purge(queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = Non
         if as_json:
             print_json({"queue": queue, "group": group, "purged": purged})
         else:
-            remarks().print(f"{counted(purged, 'message')} of {_place(queue, group)} deleted.")
+            remarks().print(f"{count_text(purged, 'message')} of {_place(queue, group)} deleted.")
         return Exit.OK
 
     return asyncio.run(run())
@@ -155,7 +155,7 @@ def _say(
         }
         print_json(document if left is None else {**document, "left": left})
         return
-    rest = "" if left is None else f" {counted(left, 'message')} left."
+    rest = "" if left is None else f" {count_text(left, 'message')} left."
     remarks().print(f"{_place(queue, group)} {_outcome(word, queue, group, changed, holds)}.{rest}", soft_wrap=True)
 
 

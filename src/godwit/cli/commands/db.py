@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import typer
 
-from godwit.cli.args.command_group import nested
+from godwit.cli.args.command_group import add_group
 from godwit.cli.args.connection import settings_for
 from godwit.cli.args.options import Json, Url
 from godwit.cli.args.options import Store as StoreUrl
@@ -85,6 +85,6 @@ def _show(url: str, found: SchemaStatus, *, as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    part = nested(app, "db", help="Look after the store's schema.", epilog=EXAMPLES)
+    part = add_group(app, "db", help="Look after the store's schema.", epilog=EXAMPLES)
     part.command(epilog=EXAMPLES)(status)
     part.command(epilog=EXAMPLES)(upgrade)

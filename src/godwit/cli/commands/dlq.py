@@ -17,18 +17,23 @@ from godwit.admin.dead_letters import PATIENCE, DeadLetterQueueHandler, Progress
 from godwit.admin.editing import check_patch
 from godwit.admin.filtering import LetterFilter
 from godwit.brokers.contract import DeadLetter, LetterId
-from godwit.cli.args.command_group import nested
+from godwit.cli.args.command_group import add_group
 from godwit.cli.args.confirmation import Yes, confirm
-from godwit.cli.args.connection import opened
+from godwit.cli.args.connection import open_broker
 from godwit.cli.args.letter_filter import with_filter
 from godwit.cli.args.options import Json, Url
-from godwit.cli.args.payload_lines import payload
+from godwit.cli.args.payload_lines import parse_payload
 from godwit.cli.args.values import Misuse, duration, whole
 from godwit.cli.exits import Exit
-from godwit.cli.shown.dead_letters import as_document, in_full, letter_table, pattern_table
-from godwit.cli.shown.dead_letters import show as show_letter
+from godwit.cli.shown.dead_letters import (
+    inspection_document,
+    letter_document,
+    letter_table,
+    pattern_table,
+    show_letter,
+)
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 from godwit.core.clock import utc_now
 from godwit.core.errors import InvalidMessage
 from godwit.core.names import queue_name
@@ -110,12 +115,12 @@ def list_letters(
         shown: list[DeadLetter] = []
         count = 0
         async with _handler(url) as handler:
-            async for letter in handler.letters(_named(which, name), after=LetterId(after) if after else None):
+            async for letter in handler.letters(_with_name(which, name), after=LetterId(after) if after else None):
                 count += 1
                 if count > limit:
                     break
                 if as_json:
-                    print_json(as_document(letter))
+                    print_json(letter_document(letter))
                 else:
                     shown.append(letter)
         if not as_json:
@@ -149,7 +154,7 @@ def show(which: LetterFilter, target: Target, url: Url = None, as_json: Json = F
             async for letter in _targets(handler, target, which):
                 found = inspection(letter)
                 if as_json:
-                    print_json(in_full(found))
+                    print_json(inspection_document(found))
                 else:
                     show_letter(console, found, now=utc_now())
                 shown += 1
@@ -186,9 +191,9 @@ def replay(
     """
     change = None if patch is None else _patch(patch)
 
-    async def run(job: Job, handler: DeadLetterQueueHandler) -> None:
+    async def run(job: DeadLetterJob, handler: DeadLetterQueueHandler) -> None:
         if not _is_letter(target):
-            chosen = _named(which, target)
+            chosen = _with_name(which, target)
             await handler.replay_all(chosen, change=change, rate=rate, progress=job.report, patience=patience)
         elif change is None:
             await handler.replay(LetterId(target))
@@ -198,8 +203,8 @@ def replay(
             job.report(Progress(done=1, read=1, total=1))
 
     if dry_run:
-        return asyncio.run(_counted(url, target, which, "would be replayed", as_json=as_json))
-    return Job("replayed", as_json=as_json).run(url, run)
+        return asyncio.run(_count(url, target, which, "would be replayed", as_json=as_json))
+    return DeadLetterJob("replayed", as_json=as_json).run(url, run)
 
 
 @with_filter
@@ -216,17 +221,17 @@ def discard(
     Exit code 1 when there was nothing to delete.
     """
     if dry_run:
-        return asyncio.run(_counted(url, target, which, "would be deleted", as_json=as_json))
+        return asyncio.run(_count(url, target, which, "would be deleted", as_json=as_json))
 
-    async def run(job: Job, handler: DeadLetterQueueHandler) -> None:
+    async def run(job: DeadLetterJob, handler: DeadLetterQueueHandler) -> None:
         if _is_letter(target):
             await handler.discard(LetterId(target))
             job.report(Progress(done=1, read=1, total=1))
         else:
             confirm(f"Deleting dead letters of {target!r}", yes=yes)
-            await handler.discard_all(_named(which, target), progress=job.report)
+            await handler.discard_all(_with_name(which, target), progress=job.report)
 
-    return Job("deleted", as_json=as_json).run(url, run)
+    return DeadLetterJob("deleted", as_json=as_json).run(url, run)
 
 
 @with_filter
@@ -238,7 +243,7 @@ def patterns(which: LetterFilter, name: Name = None, url: Url = None, as_json: J
 
     async def run() -> Exit:
         async with _handler(url) as handler:
-            found = await handler.patterns(_named(which, name))
+            found = await handler.patterns(_with_name(which, name))
         if as_json:
             print_json(found)
         elif found:
@@ -250,10 +255,10 @@ def patterns(which: LetterFilter, name: Name = None, url: Url = None, as_json: J
     return asyncio.run(run())
 
 
-_Work = Callable[["Job", DeadLetterQueueHandler], Awaitable[None]]
+_Work = Callable[["DeadLetterJob", DeadLetterQueueHandler], Awaitable[None]]
 
 
-class Job:
+class DeadLetterJob:
     """A replay or a discard under way: its bar, its end, and what is said when it stops early."""
 
     def __init__(self, word: str, *, as_json: bool) -> None:
@@ -294,10 +299,10 @@ class Job:
 
     def _say(self) -> None:
         gone = f" {self._state.missing:,} were gone before." if self._state.missing else ""
-        remarks().print(f"{counted(self._state.done, 'dead letter')} {self._word}.{gone}")
+        remarks().print(f"{count_text(self._state.done, 'dead letter')} {self._word}.{gone}")
 
 
-async def _counted(url: str | None, target: str, which: LetterFilter, word: str, *, as_json: bool) -> Exit:
+async def _count(url: str | None, target: str, which: LetterFilter, word: str, *, as_json: bool) -> Exit:
     count = 0
     async with _handler(url) as handler:
         async for _ in _targets(handler, target, which):
@@ -305,17 +310,17 @@ async def _counted(url: str | None, target: str, which: LetterFilter, word: str,
     if as_json:
         print_json({"matching": count})
     else:
-        remarks().print(f"{counted(count, 'dead letter')} {word}.")
+        remarks().print(f"{count_text(count, 'dead letter')} {word}.")
     return Exit.OK if count else Exit.EMPTY
 
 
 @asynccontextmanager
 async def _handler(url: str | None) -> AsyncIterator[DeadLetterQueueHandler]:
-    async with opened(url) as broker:
+    async with open_broker(url) as broker:
         yield DeadLetterQueueHandler(broker)
 
 
-def _named(which: LetterFilter, name: str | None) -> LetterFilter:
+def _with_name(which: LetterFilter, name: str | None) -> LetterFilter:
     return msgspec.structs.replace(which, name=queue_name(name) if name is not None else None)
 
 
@@ -328,12 +333,12 @@ async def _targets(handler: DeadLetterQueueHandler, target: str, which: LetterFi
     if _is_letter(target):
         yield (await handler.inspect(LetterId(target))).letter
         return
-    async for letter in handler.letters(_named(which, target)):
+    async for letter in handler.letters(_with_name(which, target)):
         yield letter
 
 
 def _patch(text: str) -> dict[str, object]:
-    patch = payload(text, place="--patch")
+    patch = parse_payload(text, place="--patch")
     if not isinstance(patch, dict):
         raise InvalidMessage(
             "--patch", "is not a JSON object", 'Write it like {"priority": 90, "payload": {"vat": 19}}.'
@@ -344,7 +349,7 @@ def _patch(text: str) -> dict[str, object]:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    part = nested(app, "dlq", help="Look after messages that were given up on.", epilog=EXAMPLES)
+    part = add_group(app, "dlq", help="Look after messages that were given up on.", epilog=EXAMPLES)
     part.command("list", epilog=LIST_EXAMPLES)(list_letters)
     part.command(epilog=SHOW_EXAMPLES)(show)
     part.command(epilog=REPLAY_EXAMPLES)(replay)

@@ -17,7 +17,7 @@ from godwit.cli.args.options import Json, Url
 from godwit.cli.args.values import duration
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results, visible
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 from godwit.config import without_password
 
 EXAMPLES = """Examples:
@@ -66,10 +66,10 @@ def show(address: str, findings: list[Finding]) -> None:
     for finding in findings:
         if finding.severity is not Severity.OK:
             console.print()
-            console.print(explained(finding), soft_wrap=True)
+            console.print(explanation(finding), soft_wrap=True)
     complaints = sum(finding.severity in {Severity.WARNING, Severity.PROBLEM} for finding in findings)
-    sentence = counted(complaints, "complaint") if complaints else "no complaints"
-    remarks().print(f"{without_password(address)}: {counted(len(findings), 'check')}, {sentence}.", soft_wrap=True)
+    sentence = count_text(complaints, "complaint") if complaints else "no complaints"
+    remarks().print(f"{without_password(address)}: {count_text(len(findings), 'check')}, {sentence}.", soft_wrap=True)
 
 
 def table(findings: list[Finding]) -> Table:
@@ -84,7 +84,7 @@ def table(findings: list[Finding]) -> Table:
     return view
 
 
-def explained(finding: Finding) -> Text:
+def explanation(finding: Finding) -> Text:
     """Return why a finding matters and what to do about it."""
     text = Text(f"{finding.severity.value}: {visible(finding.check)}", COLOURS[finding.severity])
     text.append(f"\n  {visible(finding.found)}", "default")

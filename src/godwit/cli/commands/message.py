@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from godwit.brokers.urls import connect_for
-from godwit.cli.args.command_group import ShowFirst, nested
-from godwit.cli.args.connection import check_exists, opened, settings_for
+from godwit.cli.args.command_group import DefaultToShow, add_group
+from godwit.cli.args.connection import check_exists, open_broker, settings_for
 from godwit.cli.args.options import Json, Queue, Store, Url
 from godwit.cli.exits import Exit
 from godwit.cli.shown.message_status import print_status, status_document
@@ -102,7 +102,7 @@ def discard(
     check_message_id(message_id)
 
     async def run() -> Exit:
-        async with opened(url) as broker:
+        async with open_broker(url) as broker:
             if not await broker.cancel(queue_name(queue), MessageId(message_id)):
                 raise MessageNotWaiting(queue, message_id)
         if as_json:
@@ -117,6 +117,6 @@ def discard(
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     help = "Say where a message stands (`godwit message ID`), or discard one that waits."  # noqa: A001
-    part = nested(app, "message", help=help, epilog=EXAMPLES, cls=ShowFirst)
+    part = add_group(app, "message", help=help, epilog=EXAMPLES, cls=DefaultToShow)
     part.command(epilog=EXAMPLES)(show)
     part.command(epilog=EXAMPLES)(discard)

@@ -16,13 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from godwit.admin.control import check_not_draining
 from godwit.brokers.contract import Broker, Receipt
-from godwit.cli.args.connection import opened
+from godwit.cli.args.connection import open_broker
 from godwit.cli.args.options import Json, Queue, Url
-from godwit.cli.args.payload_lines import Lines, lines_of, lines_of_stdin, payload
+from godwit.cli.args.payload_lines import PayloadLines, lines_of_file, lines_of_stdin, parse_payload
 from godwit.cli.args.values import Misuse, duration, duration_or_instant, instant, pairs, whole
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.quantities import counted, in_words
+from godwit.cli.shown.quantities import count_text, duration_text
 from godwit.core.clock import utc_now
 from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidArgumentError, InvalidMessage, PartialPublish, QueueNotFound
@@ -59,7 +59,7 @@ class PublishStopped(PartialPublish):
         return f"Go on from line {self.line:,}: tail -n +{self.line} FILE | godwit publish ..."
 
 
-class Form:
+class MessageTemplate:
     """What all messages of one command have in common."""
 
     def __init__(self, queue: QueueName, id: str | None, **fields: Any) -> None:
@@ -135,7 +135,7 @@ def publish(  # the signature is the command line
         raise Misuse("--delay and --at both say when", "Give one of them.")
     due = now + delay if delay is not None else at
     end: Any = expires  # typer wants one plain type; the parser returns either of two
-    form = Form(
+    form = MessageTemplate(
         queue_name(queue),
         id,
         type=type,
@@ -146,19 +146,19 @@ def publish(  # the signature is the command line
         scheduling=Scheduling(deliver_at=due) if due is not None else None,
         expires_at=now + end if isinstance(end, timedelta) else end,
     )
-    work = Publishing(form, url=url, declare=declare, as_json=as_json)
+    work = PublishRun(form, url=url, declare=declare, as_json=as_json)
     if content is not None:
         if file is not None:
             raise Misuse("PAYLOAD and --file both say what to publish", "Give one of them.")
-        return asyncio.run(work.one(payload(content, place="PAYLOAD")))
+        return asyncio.run(work.one(parse_payload(content, place="PAYLOAD")))
     with _lines(file) as lines:
         return asyncio.run(work.many(lines))
 
 
-def _lines(file: Path | None) -> Lines:
+def _lines(file: Path | None) -> PayloadLines:
     if file is not None and str(file) != "-":
         try:
-            return lines_of(file)
+            return lines_of_file(file)
         except OSError as error:
             raise Misuse(f"{str(file)!r} cannot be read: {error.strerror}", "Name a readable file.") from None
     if file is None and sys.stdin.isatty():
@@ -166,10 +166,10 @@ def _lines(file: Path | None) -> Lines:
     return lines_of_stdin()
 
 
-class Publishing:
+class PublishRun:
     """One run of the command."""
 
-    def __init__(self, form: Form, *, url: str | None, declare: bool, as_json: bool) -> None:
+    def __init__(self, form: MessageTemplate, *, url: str | None, declare: bool, as_json: bool) -> None:
         self._form, self._url, self._declare, self._as_json = form, url, declare, as_json
         self._accepted: list[MessageId] = []
         self._duplicates = 0
@@ -178,17 +178,17 @@ class Publishing:
     async def one(self, content: Any) -> Exit:
         """Publish a single payload."""
         envelope = seal(self._form.single(content))
-        async with opened(self._url, create=self._declare) as broker:
+        async with open_broker(self._url, create=self._declare) as broker:
             await self._ensure_queue(broker)
             self._note(await broker.publish([envelope]), show_ids=True)
         self._sum_up()
         return Exit.OK
 
-    async def many(self, lines: Lines) -> Exit:
+    async def many(self, lines: PayloadLines) -> Exit:
         """Check every line, then publish them in batches."""
         total = self._check(lines)
         show_ids = total <= SHOWN_IDS or not sys.stdout.isatty()
-        async with opened(self._url, create=self._declare) as broker:
+        async with open_broker(self._url, create=self._declare) as broker:
             await self._ensure_queue(broker)
             with self._progress() as progress:
                 task = progress.add_task("publishing", total=total)
@@ -198,7 +198,7 @@ class Publishing:
         self._sum_up()
         return Exit.OK
 
-    def _check(self, lines: Lines) -> int:
+    def _check(self, lines: PayloadLines) -> int:
         total = 0
         for number, content in lines:
             try:
@@ -250,9 +250,9 @@ class Publishing:
     def _sum_up(self) -> None:
         if self._as_json:
             return
-        took = in_words(timedelta(seconds=time.monotonic() - self._began))
+        took = duration_text(timedelta(seconds=time.monotonic() - self._began))
         again = f" {self._duplicates:,} of them had been published before." if self._duplicates else ""
-        remarks().print(f"{counted(len(self._accepted), 'message')} to {self._form.queue!r} in {took}.{again}")
+        remarks().print(f"{count_text(len(self._accepted), 'message')} to {self._form.queue!r} in {took}.{again}")
 
 
 class UndeclaredQueue(QueueNotFound):

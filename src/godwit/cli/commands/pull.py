@@ -13,13 +13,13 @@ import typer
 
 from godwit.brokers.arguments import MAX_PULL
 from godwit.brokers.contract import NO_WAIT, Ack, Broker, Delivery, HandBack
-from godwit.cli.args.connection import opened
+from godwit.cli.args.connection import open_broker
 from godwit.cli.args.options import THIRTY_SECONDS, Group, Json, Lease, Queue, Url
 from godwit.cli.args.values import Misuse, duration, whole
 from godwit.cli.exits import Exit
-from godwit.cli.shown.delivery import document, show
+from godwit.cli.shown.delivery import delivery_document, show_delivery
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 from godwit.core.names import DEFAULT_GROUP, group_name, queue_name
 
 ACKED: Final = "acked"
@@ -65,7 +65,7 @@ def pull(
     outcome = ACKED if ack else KEPT if keep else HANDED_BACK
 
     async def run() -> Exit:
-        async with opened(url) as broker:
+        async with open_broker(url) as broker:
             deliveries = await broker.pull(
                 queue_name(queue), group_name(group), worker=worker_name(), limit=limit, lease=lease, wait=wait
             )
@@ -73,12 +73,12 @@ def pull(
                 if not as_json:
                     remarks().print(f"Nothing is ready in {queue!r} for group {group!r}.")
                 return Exit.EMPTY
-            return await _settled(broker, deliveries, outcome, as_json=as_json)
+            return await _print_and_settle(broker, deliveries, outcome, as_json=as_json)
 
     return asyncio.run(run())
 
 
-async def _settled(broker: Broker, deliveries: list[Delivery], outcome: str, *, as_json: bool) -> Exit:
+async def _print_and_settle(broker: Broker, deliveries: list[Delivery], outcome: str, *, as_json: bool) -> Exit:
     """Print first, settle then: when the reader of the pipe is gone, nothing is acked that nobody saw."""
     try:
         _print(deliveries, outcome, as_json=as_json)
@@ -90,9 +90,9 @@ async def _settled(broker: Broker, deliveries: list[Delivery], outcome: str, *, 
     settlement = Ack if outcome == ACKED else HandBack
     refused = await broker.settle([settlement(delivery.ack_id) for delivery in deliveries])
     if not as_json:
-        remarks().print(f"{counted(len(deliveries) - len(refused), 'message')} {outcome}.")
+        remarks().print(f"{count_text(len(deliveries) - len(refused), 'message')} {outcome}.")
         if refused:
-            remarks().print(f"{counted(len(refused), 'lease')} ran out before that; those messages will come again.")
+            remarks().print(f"{count_text(len(refused), 'lease')} ran out before that; those messages will come again.")
     return Exit.PARTLY if refused else Exit.OK
 
 
@@ -100,9 +100,9 @@ def _print(deliveries: list[Delivery], outcome: str, *, as_json: bool) -> None:
     console = results()
     for delivery in deliveries:
         if as_json:
-            print_json(document(delivery, outcome))
+            print_json(delivery_document(delivery, outcome))
         else:
-            show(console, delivery, with_ack_id=outcome == KEPT)
+            show_delivery(console, delivery, with_ack_id=outcome == KEPT)
     sys.stdout.flush()
 
 

@@ -17,12 +17,12 @@ from rich.text import Text
 
 from godwit.admin.control import ACTIVE, Holds, holds
 from godwit.brokers.contract import Broker, GroupStats, QueueStats
-from godwit.cli.args.connection import opened
+from godwit.cli.args.connection import open_broker
 from godwit.cli.args.options import Json, Url
 from godwit.cli.args.values import duration, whole
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results, visible
-from godwit.cli.shown.quantities import size
+from godwit.cli.shown.quantities import size_text
 from godwit.core.errors import QueueNotFound
 from godwit.core.names import QueueName
 from godwit.runtime.producer_stats import ProducerStats, producers
@@ -58,10 +58,10 @@ def queues(
     """
 
     async def run() -> Exit:
-        async with opened(url) as broker:
+        async with open_broker(url) as broker:
             if watch:
                 return await _watch(broker, tuple(names or ()), every, times, as_json=as_json)
-            return _once(await _look(broker, tuple(names or ())), as_json=as_json)
+            return _show_once(await _overview(broker, tuple(names or ())), as_json=as_json)
 
     try:
         return asyncio.run(run())
@@ -71,7 +71,7 @@ def queues(
         return Exit.OK  # the way to end a watch
 
 
-async def _chosen(broker: Broker, names: tuple[str, ...]) -> list[QueueStats]:
+async def _select(broker: Broker, names: tuple[str, ...]) -> list[QueueStats]:
     stats = sorted(await broker.stats(), key=lambda queue: queue.name)
     known = tuple(queue.name for queue in stats)
     for name in names:
@@ -80,7 +80,7 @@ async def _chosen(broker: Broker, names: tuple[str, ...]) -> list[QueueStats]:
     return [queue for queue in stats if not names or queue.name in names]
 
 
-class Look(msgspec.Struct, frozen=True):
+class QueueOverview(msgspec.Struct, frozen=True):
     """What one look found."""
 
     stats: list[QueueStats]
@@ -92,24 +92,24 @@ class Look(msgspec.Struct, frozen=True):
         return [as_document(queue, self.held, self.producers) for queue in self.stats]
 
 
-async def _look(broker: Broker, names: tuple[str, ...]) -> Look:
-    stats = await _chosen(broker, names)
+async def _overview(broker: Broker, names: tuple[str, ...]) -> QueueOverview:
+    stats = await _select(broker, names)
     chosen = {queue.name for queue in stats}
     heard = [one for one in await producers(broker.shared) if not names or not chosen.isdisjoint(one.queues)]
-    return Look(stats, await holds(broker.shared), heard)
+    return QueueOverview(stats, await holds(broker.shared), heard)
 
 
-def _once(found: Look, *, as_json: bool) -> Exit:
+def _show_once(found: QueueOverview, *, as_json: bool) -> Exit:
     if as_json:
         print_json(found.documents())
     elif found.stats:
-        results().print(shown(found))
+        results().print(overview_view(found))
     else:
         remarks().print("There are no queues yet. Make one: godwit publish QUEUE PAYLOAD --declare")
     return Exit.OK if found.stats else Exit.EMPTY
 
 
-def shown(found: Look, rates: Mapping[QueueName, float] | None = None) -> Group:
+def overview_view(found: QueueOverview, rates: Mapping[QueueName, float] | None = None) -> Group:
     """Return what a person reads: the queues, and their producers when there are any."""
     queues = table(found.stats, found.held, rates)
     return Group(queues, Text(), producers_table(found.producers)) if found.producers else Group(queues)
@@ -123,7 +123,7 @@ async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times
         live.start()
     try:
         while True:
-            found = await _look(broker, names)
+            found = await _overview(broker, names)
             stats, now = found.stats, time.monotonic()
             rates = {
                 queue.name: (queue.published - before.get(queue.name, queue.published)) / (now - since)
@@ -134,9 +134,9 @@ async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times
                 print_json(found.documents())
                 console.file.flush()
             elif live:
-                live.update(shown(found, rates), refresh=True)
+                live.update(overview_view(found, rates), refresh=True)
             else:
-                console.print(shown(found, rates))
+                console.print(overview_view(found, rates))
             looks += 1
             if looks == times:
                 return Exit.OK
@@ -207,7 +207,7 @@ def _numbers(group: GroupStats) -> list[Text]:
         Text(f"{count:,}", "" if count else "dim")
         for count in (group.ready, group.blocked, group.delayed, group.leased)
     ]
-    return [*counts, Text(f"{group.dead:,}", "red" if group.dead else "dim"), Text(size(group.bytes))]
+    return [*counts, Text(f"{group.dead:,}", "red" if group.dead else "dim"), Text(size_text(group.bytes))]
 
 
 def register(app: typer.Typer) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from godwit.cli.args.connection import settings_for
 from godwit.cli.args.options import Json
-from godwit.cli.args.payload_lines import payload
+from godwit.cli.args.payload_lines import parse_payload
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results, visible
 from godwit.core.errors import InvalidMessage, listed
@@ -64,7 +64,7 @@ def route(
 
 def read(text: str) -> Message:
     """Return the message that a JSON object describes; what it leaves out has its default."""
-    fields: Any = payload(text, place="MESSAGE")
+    fields: Any = parse_payload(text, place="MESSAGE")
     if not isinstance(fields, dict):
         raise InvalidMessage("MESSAGE", "is not a JSON object", 'Write it like {"type": "urgent", "priority": 90}.')
     unknown = next((name for name in fields if name not in _FIELDS), None)

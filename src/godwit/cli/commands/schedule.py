@@ -9,15 +9,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from godwit.cli.args.command_group import nested
+from godwit.cli.args.command_group import add_group
 from godwit.cli.args.connection import manager_for
 from godwit.cli.args.options import Json, Queue, Store, Url
-from godwit.cli.args.payload_lines import payload
+from godwit.cli.args.payload_lines import parse_payload
 from godwit.cli.args.values import Misuse, duration, duration_or_instant, instant, pairs, whole
-from godwit.cli.commands.schedule_bulk import add_to, declared
+from godwit.cli.commands.schedule_bulk import check_declared, register_bulk
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.schedules import firing_document, schedule_document, schedule_table, show_schedule, times
+from godwit.cli.shown.schedules import firing_document, local_times, schedule_document, schedule_table, show_schedule
 from godwit.core.clock import SYSTEM_CLOCK, utc_now
 from godwit.core.errors import ScheduleNotFound
 from godwit.core.message import Message
@@ -116,7 +116,7 @@ def add(
         type=type,
         priority=priority,
         attributes=pairs(attribute or []),
-        payload=None if content is None else payload(content, place="PAYLOAD"),
+        payload=None if content is None else parse_payload(content, place="PAYLOAD"),
     )
     options: dict[str, Any] = {}
     if cron is not None:
@@ -127,7 +127,7 @@ def add(
         due = utc_now() + when if isinstance(when, timedelta) else when
 
     async def run(mq: MessageQueueManager) -> Exit:
-        await declared(mq, queue)
+        await check_declared(mq, queue)
         known = await mq.schedule_message(message, due, **options)
         if as_json:
             print_json({"id": known})
@@ -135,7 +135,7 @@ def add(
             results().print(known)
         return Exit.OK
 
-    return _with(url, store, run)
+    return _run_with_manager(url, store, run)
 
 
 def list_schedules(
@@ -168,7 +168,7 @@ def list_schedules(
             remarks().print("Nothing is scheduled.")
         return Exit.OK if found or waiting else Exit.EMPTY
 
-    return _with(url, store, run)
+    return _run_with_manager(url, store, run)
 
 
 def show(schedule_id: Id, url: Url = None, store: Store = None, as_json: Json = False) -> Exit:
@@ -194,7 +194,7 @@ def show(schedule_id: Id, url: Url = None, store: Store = None, as_json: Json = 
             show_schedule(results(), found, coming, analytics.lateness)
         return Exit.OK
 
-    return _with(url, store, run)
+    return _run_with_manager(url, store, run)
 
 
 def preview(
@@ -222,14 +222,14 @@ def preview(
         coming = await mq.scheduler.preview(found.id, count)
         return _print_times(list(coming), found.rule.timezone, as_json=as_json)
 
-    return _with(url, store, run)
+    return _run_with_manager(url, store, run)
 
 
 def _print_times(coming: list[datetime], zone: str, *, as_json: bool) -> Exit:
     if as_json:
         print_json(coming)
     else:
-        for line in times(coming, zone):
+        for line in local_times(coming, zone):
             results().print(line)
     return Exit.OK if coming else Exit.EMPTY
 
@@ -269,10 +269,12 @@ def _change(
             remarks().print(f"{schedule_id} {word}." if changed else f"{schedule_id} was over already.")
         return Exit.OK if changed else Exit.EMPTY
 
-    return _with(url, store, run)
+    return _run_with_manager(url, store, run)
 
 
-def _with(url: str | None, store: str | None, run: Callable[[MessageQueueManager], Awaitable[Exit]]) -> Exit:
+def _run_with_manager(
+    url: str | None, store: str | None, run: Callable[[MessageQueueManager], Awaitable[Exit]]
+) -> Exit:
     async def whole() -> Exit:
         async with manager_for(url, store) as mq:
             return await run(mq)
@@ -282,7 +284,7 @@ def _with(url: str | None, store: str | None, run: Callable[[MessageQueueManager
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    part = nested(app, "schedule", help="Messages due later, or again and again.", epilog=EXAMPLES)
+    part = add_group(app, "schedule", help="Messages due later, or again and again.", epilog=EXAMPLES)
     part.command(epilog=ADD_EXAMPLES)(add)
     part.command("list", epilog=LIST_EXAMPLES)(list_schedules)
     part.command(epilog=SHOW_EXAMPLES)(show)
@@ -290,4 +292,4 @@ def register(app: typer.Typer) -> None:
     part.command(epilog=CHANGE_EXAMPLES)(pause)
     part.command(epilog=CHANGE_EXAMPLES)(resume)
     part.command(epilog=CHANGE_EXAMPLES)(cancel)
-    add_to(part)
+    register_bulk(part)

@@ -59,8 +59,8 @@ def load(
 
     async def run() -> Exit:
         async with manager_for(url, store) as mq:
-            await declared(mq, queue)
-            loaded = await _loaded(mq, campaign, file, template, quiet=as_json)
+            await check_declared(mq, queue)
+            loaded = await _load(mq, campaign, file, template, quiet=as_json)
         if as_json:
             print_json(loaded)
         else:
@@ -70,11 +70,11 @@ def load(
     return asyncio.run(run())
 
 
-async def _loaded(mq: MessageQueueManager, campaign: str, file: Path, template: Message, *, quiet: bool) -> Loaded:
+async def _load(mq: MessageQueueManager, campaign: str, file: Path, template: Message, *, quiet: bool) -> Loaded:
     """Load a file with a bar that shows how much of it was read."""
     console = remarks()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    lines, size = _opened(file)
+    lines, size = _open(file)
     with lines, Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(campaign, total=size)
         read = 0
@@ -89,7 +89,7 @@ async def _loaded(mq: MessageQueueManager, campaign: str, file: Path, template: 
         return await mq.scheduler.schedule_many(campaign, rows, progress=lambda *_: bar.update(task, completed=read))
 
 
-def _opened(file: Path) -> tuple[BinaryIO, int | None]:
+def _open(file: Path) -> tuple[BinaryIO, int | None]:
     if str(file) == "-":
         return sys.stdin.buffer, None
     try:
@@ -129,14 +129,14 @@ def campaign(
     return asyncio.run(run())
 
 
-async def declared(mq: MessageQueueManager, queue: str) -> None:
+async def check_declared(mq: MessageQueueManager, queue: str) -> None:
     """Refuse a queue that does not exist: its messages would wait for ever."""
     known = tuple(stats.name for stats in await mq.broker.stats())
     if queue not in known:
         raise QueueNotFound(queue, known)
 
 
-def add_to(part: typer.Typer) -> None:
+def register_bulk(part: typer.Typer) -> None:
     """Add the commands."""
     part.command(epilog=LOAD_EXAMPLES)(load)
     part.command(epilog=CAMPAIGN_EXAMPLES)(campaign)

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, Nack, Settlement
-from godwit.cli.args.connection import opened
+from godwit.cli.args.connection import open_broker
 from godwit.cli.args.options import Json, Url
 from godwit.cli.args.values import Misuse, duration
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 from godwit.core.clock import utc_now
 from godwit.core.errors import InvalidAckId
 from godwit.core.failure import FailureKind, ProcessingError
@@ -60,7 +60,7 @@ def nack(
 
 
 async def _settle(settlements: Sequence[Settlement], outcome: str, *, url: str | None, as_json: bool) -> Exit:
-    async with opened(url) as broker:
+    async with open_broker(url) as broker:
         refused = set(await broker.settle(settlements))
     if len(refused) == len(settlements) == 1:
         raise InvalidAckId(settlements[0].ack_id)
@@ -71,7 +71,7 @@ async def _settle(settlements: Sequence[Settlement], outcome: str, *, url: str |
             remarks().print(str(InvalidAckId(settlement.ack_id)), soft_wrap=True)
     settled = len(settlements) - len(refused)
     if not as_json:
-        remarks().print(f"{counted(settled, 'message')} {outcome}.")
+        remarks().print(f"{count_text(settled, 'message')} {outcome}.")
     if not refused:
         return Exit.OK
     return Exit.PARTLY if settled else Exit.NOT_FOUND

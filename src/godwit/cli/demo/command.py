@@ -17,15 +17,15 @@ from rich.text import Text
 
 from godwit.cli.args.options import Json
 from godwit.cli.args.values import Misuse, whole
-from godwit.cli.demo.reconciliation import Verdict
-from godwit.cli.demo.runner import Director, Play
-from godwit.cli.demo.views import LiveView, PlainView, SilentView, reconciliation
+from godwit.cli.demo.reconciliation import Reconciliation
+from godwit.cli.demo.runner import DemoRun, DemoSettings
+from godwit.cli.demo.views import LiveView, PlainView, SilentView, reconciliation_table
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, results
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 
 if TYPE_CHECKING:
-    from godwit.cli.demo.pipeline_summary import Aftermath
+    from godwit.cli.demo.pipeline_summary import PipelineSummary
 
 TITLE: Final = "Godwit demo: one SQLite file, real processes, one kill -9"
 STORY: Final = """\
@@ -63,7 +63,7 @@ def demo(
     of all processes are compared with the journal: exit code 0 only if published = done + dead + open, 7 otherwise.
     """
     folder = _folder(path)
-    play = Play(
+    play = DemoSettings(
         url=f"sqlite:///{quote(str(folder / FILE))}",
         folder=folder,
         messages=messages,
@@ -74,7 +74,7 @@ def demo(
     if pipeline:
         _check_spark()
     began, kept = time.monotonic(), keep or path is not None
-    after: Aftermath | None = None
+    after: PipelineSummary | None = None
     try:
         verdict = asyncio.run(_perform(play, as_json=as_json))
         kept = kept or not verdict.reconciled
@@ -82,7 +82,7 @@ def demo(
         if not as_json:
             _print(results(), verdict, seconds)
         if pipeline:
-            after = _aftermath(play, folder if kept else None, as_json=as_json)
+            after = _summarise(play, folder if kept else None, as_json=as_json)
     finally:
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
@@ -100,12 +100,12 @@ def _check_spark() -> None:
     check_java()
 
 
-def _aftermath(play: Play, kept: Path | None, *, as_json: bool) -> Aftermath:
-    from godwit.cli.demo.pipeline_summary import PAGE, aftermath, show
+def _summarise(play: DemoSettings, kept: Path | None, *, as_json: bool) -> PipelineSummary:
+    from godwit.cli.demo.pipeline_summary import PAGE, show, summarise
 
     # The page outlives the folder of the play.
     page = (kept or Path(tempfile.mkdtemp(prefix="godwit-report-"))) / PAGE
-    after = aftermath(play.url, play.folder, page, quiet=as_json)
+    after = summarise(play.url, play.folder, page, quiet=as_json)
     if not as_json:
         show(results(), after)
     return after
@@ -123,17 +123,19 @@ def _folder(path: Path | None) -> Path:
     return path.resolve()
 
 
-async def _perform(play: Play, *, as_json: bool) -> Verdict:
+async def _perform(play: DemoSettings, *, as_json: bool) -> Reconciliation:
     console = results()
     view = SilentView() if as_json else LiveView(console, TITLE, STORY) if console.is_terminal else PlainView(console)
     if isinstance(view, PlainView):
         console.print(TITLE)
         console.print(STORY)
     with view:
-        return await Director(play, view).perform()
+        return await DemoRun(play, view).perform()
 
 
-def _document(verdict: Verdict, seconds: float, folder: Path | None, after: Aftermath | None) -> dict[str, Any]:
+def _document(
+    verdict: Reconciliation, seconds: float, folder: Path | None, after: PipelineSummary | None
+) -> dict[str, Any]:
     return {
         "pipeline": after.document() if after is not None else None,
         "reconciled": verdict.reconciled,
@@ -147,9 +149,9 @@ def _document(verdict: Verdict, seconds: float, folder: Path | None, after: Afte
     }
 
 
-def _print(console: Console, verdict: Verdict, seconds: float) -> None:
+def _print(console: Console, verdict: Reconciliation, seconds: float) -> None:
     console.print()
-    console.print(reconciliation(verdict))
+    console.print(reconciliation_table(verdict))
     console.print()
     if verdict.reconciled:
         console.print(Text.assemble(("Reconciled", "bold green"), f" in {seconds:.0f} s: {_explained(verdict)}"))
@@ -159,12 +161,13 @@ def _print(console: Console, verdict: Verdict, seconds: float) -> None:
         console.print(Text("It does not reconcile.", "bold red"))
 
 
-def _explained(verdict: Verdict) -> str:
+def _explained(verdict: Reconciliation) -> str:
     among = f"also {verdict.slow} leases ran out on this slow machine" if verdict.slow else "all of them among these"
     lanes = ", ".join(f"{lane} {seconds:.2f} s" for lane, seconds in verdict.waits.items())
     return (
         "published = done + dead + open, lost 0, out of order 0.\n"
-        f"The killed worker held {counted(verdict.held, 'message')}; {verdict.total('twice')} handled twice, {among}.\n"
+        f"The killed worker held {count_text(verdict.held, 'message')};"
+        f" {verdict.total('twice')} handled twice, {among}.\n"
         f"Median wait of orders: {lanes}."
     )
 

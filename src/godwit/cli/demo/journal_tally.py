@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from godwit.brokers.contract import Journal
-from godwit.cli.demo.workload import Place
+from godwit.cli.demo.workload import QueueGroup
 from godwit.core.journal import Event, Position, decode_chunk, rows_of
 from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Address, Projection
@@ -18,19 +18,19 @@ _ENDS_A_LEASE = frozenset(
 )
 
 
-class Tally:
+class JournalTally:
     """Counts events by place, keeps who leased what, and folds the live state."""
 
     def __init__(self) -> None:
-        self.counts: defaultdict[Place, Counter[Event]] = defaultdict(Counter)
-        self.arrived: defaultdict[Place, set[str]] = defaultdict(set)
-        self.acked: defaultdict[Place, set[str]] = defaultdict(set)
-        self.ran_out: defaultdict[Place, set[str]] = defaultdict(set)
+        self.counts: defaultdict[QueueGroup, Counter[Event]] = defaultdict(Counter)
+        self.arrived: defaultdict[QueueGroup, set[str]] = defaultdict(set)
+        self.acked: defaultdict[QueueGroup, set[str]] = defaultdict(set)
+        self.ran_out: defaultdict[QueueGroup, set[str]] = defaultdict(set)
         self.leases: dict[Address, tuple[str, str]] = {}
         self.waits_ms: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-        self.disorder: Counter[Place] = Counter()
+        self.disorder: Counter[QueueGroup] = Counter()
         self.projection = Projection()
-        self._newest: dict[tuple[Place, str], int] = {}
+        self._newest: dict[tuple[QueueGroup, str], int] = {}
         self._positions: dict[str, Position] = {}
 
     async def follow(self, journal: Journal) -> None:
@@ -65,7 +65,7 @@ class Tally:
         self.projection.apply(row)
         if row["group"] is None:
             return
-        place, event = Place(QueueName(row["queue"]), GroupName(row["group"])), row["event"]
+        place, event = QueueGroup(QueueName(row["queue"]), GroupName(row["group"])), row["event"]
         self.counts[place][event] += 1
         match event:
             case Event.ENQUEUED | Event.SCHEDULED:
@@ -79,7 +79,7 @@ class Tally:
         if event in _ENDS_A_LEASE:
             self.leases.pop((*place, row["publish_seq"]), None)
 
-    def _delivered(self, place: Place, row: dict[str, Any]) -> None:
+    def _delivered(self, place: QueueGroup, row: dict[str, Any]) -> None:
         self.leases[(*place, row["publish_seq"])] = (row["worker"], row["message_id"])
         if row["attempt"] > 1:
             return

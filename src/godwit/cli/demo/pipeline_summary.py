@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from godwit.cli.pipelines.audit import show as show_audit
-from godwit.cli.pipelines.progress import working
+from godwit.cli.pipelines.progress import show_work
 from godwit.cli.pipelines.report import headline
 from godwit.cli.pipelines.run import day_table
 
@@ -25,7 +25,7 @@ MASTER: Final = "local[2]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aftermath:
+class PipelineSummary:
     """What the pipeline made of a play."""
 
     days: list[DayNumbers]
@@ -44,7 +44,7 @@ class Aftermath:
         return {"days": msgspec.to_builtins(self.days), "audit": audit, "page": str(self.page)}
 
 
-def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
+def summarise(url: str, folder: Path, page: Path, *, quiet: bool) -> PipelineSummary:
     """Archive, count and audit what was played, from the broker's own listing, and write the report's page."""
     from godwit.pipeline.jobs.audit import AuditSettings, audit_in_session
     from godwit.pipeline.jobs.report import ReportSettings, report_in_session
@@ -56,7 +56,7 @@ def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
     lake = str(folder / "lake")
     run = RunSettings(broker_url=url, store_url=url, lake=lake, parts=PARTS, once=True)
     with (
-        working("pipeline", quiet=quiet),
+        show_work("pipeline", quiet=quiet),
         Connections(url, url) as connections,
         spark_session("godwit demo", master=MASTER, settings=SMALL) as spark,
     ):
@@ -64,10 +64,10 @@ def aftermath(url: str, folder: Path, page: Path, *, quiet: bool) -> Aftermath:
         made = report_in_session(spark, connections, ReportSettings(broker_url=url, store_url=url, lake=lake))
         days = connections.pipelines(lambda state: state.days())
     page.write_text(render_page(made), encoding="utf-8")
-    return Aftermath(days=days, audit=verdict, report=made, page=page)
+    return PipelineSummary(days=days, audit=verdict, report=made, page=page)
 
 
-def show(console: Console, found: Aftermath) -> None:
+def show(console: Console, found: PipelineSummary) -> None:
     """Print analytics, audit, headline and where the page is."""
     console.print()
     console.print(Text("The same story from the journal, through Spark", "bold"))

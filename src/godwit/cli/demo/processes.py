@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from godwit.cli.demo.records import Part
+from godwit.cli.demo.records import ProcessSettings
 
 
-class Player:
+class DemoProcess:
     """One process and what became of it."""
 
-    def __init__(self, part: Part, module: str, folder: Path) -> None:
+    def __init__(self, part: ProcessSettings, module: str, folder: Path) -> None:
         self.name = part.name
         self.log = folder / f"{part.name}.log"
         with self.log.open("wb") as log:
@@ -73,7 +73,7 @@ class Player:
         self._process.wait()
 
 
-def stop_all(players: Iterable[Player], seconds: float = 5) -> None:
+def stop_all(players: Iterable[DemoProcess], seconds: float = 5) -> None:
     """Ask all that still run to finish; kill those that do not."""
     running = [player for player in players if player.code is None]
     for player in running:

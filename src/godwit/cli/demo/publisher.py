@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from godwit.brokers.urls import connect
-from godwit.cli.demo.records import Accepted, Part, Record, part_of
+from godwit.cli.demo.records import Accepted, ProcessSettings, Record, settings_from
 from godwit.cli.demo.workload import doomed, messages
 from godwit.core.envelope import seal_all
 
@@ -16,7 +16,7 @@ BATCH: Final = 25
 PAUSE_SECONDS: Final = 0.05
 
 
-async def publish(part: Part) -> None:
+async def publish(part: ProcessSettings) -> None:
     """Publish in batches, with pauses, so that there is something to watch."""
     record = Record(part.record)
     rest = messages(part.messages, publisher=part.number, seed=part.seed)
@@ -29,4 +29,4 @@ async def publish(part: Part) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(publish(part_of(sys.argv[1])))
+    asyncio.run(publish(settings_from(sys.argv[1])))

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from godwit.brokers.contract import GroupStats
-from godwit.cli.demo.journal_tally import Tally
+from godwit.cli.demo.journal_tally import JournalTally
 from godwit.cli.demo.records import Accepted, Handled
-from godwit.cli.demo.workload import ORDERS, PLACES, Place
+from godwit.cli.demo.workload import GROUPS, ORDERS, QueueGroup
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class GroupBalance(msgspec.Struct, frozen=True, kw_only=True):
     """The books of one place. Numbers count messages; `twice` those handled more than once."""
 
     queue: str
@@ -32,10 +32,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     out_of_order: int
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """The books of all places, and every sentence that speaks against them."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[GroupBalance, ...]
     held: int
     slow: int
     """Leases that ran out although their worker lived: the machine was too slow for them."""
@@ -53,25 +53,25 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return sum(getattr(line, column) for line in self.lines)
 
 
-def judge(
+def reconcile(
     entries: Iterable[Accepted | Handled],
-    tally: Tally,
-    stats: Mapping[Place, GroupStats],
-    letters: Mapping[Place, Collection[str]],
+    tally: JournalTally,
+    stats: Mapping[QueueGroup, GroupStats],
+    letters: Mapping[QueueGroup, Collection[str]],
     *,
-    held: Mapping[Place, Collection[str]],
+    held: Mapping[QueueGroup, Collection[str]],
     incidents: Iterable[str] = (),
-) -> Verdict:
+) -> Reconciliation:
     """Compare the records with the journal, the dead letters and the stats, place by place."""
     accepted: defaultdict[str, dict[str, bool]] = defaultdict(dict)
-    handled: defaultdict[Place, list[Handled]] = defaultdict(list)
+    handled: defaultdict[QueueGroup, list[Handled]] = defaultdict(list)
     for entry in entries:
         if isinstance(entry, Accepted):
             accepted[entry.queue][entry.id] = entry.doomed
         else:
-            handled[Place(entry.queue, entry.group)].append(entry)  # names as recorded
+            handled[QueueGroup(entry.queue, entry.group)].append(entry)  # names as recorded
     books = [
-        _Books(
+        _GroupRecords(
             place,
             accepted[place.queue],
             handled[place],
@@ -80,27 +80,27 @@ def judge(
             set(letters[place]),
             set(held.get(place, ())),
         )
-        for place in PLACES
+        for place in GROUPS
     ]
     problems = [*incidents, *(problem for book in books for problem in book.problems())]
-    return Verdict(
+    return Reconciliation(
         lines=tuple(book.line for book in books),
         held=sum(map(len, held.values())),
-        slow=sum(len(tally.ran_out[place] - set(held.get(place, ()))) for place in PLACES),
+        slow=sum(len(tally.ran_out[place] - set(held.get(place, ()))) for place in GROUPS),
         problems=tuple(problems),
         waits=tally.median_waits(ORDERS),
     )
 
 
-class _Books:
+class _GroupRecords:
     """Both sides of one place."""
 
     def __init__(
         self,
-        place: Place,
+        place: QueueGroup,
         accepted: dict[str, bool],
         handled: list[Handled],
-        tally: Tally,
+        tally: JournalTally,
         stats: GroupStats,
         letters: set[str],
         held: set[str],
@@ -117,8 +117,8 @@ class _Books:
         self._out_of_order = out_of_order(handled)
 
     @property
-    def line(self) -> Line:
-        return Line(
+    def line(self) -> GroupBalance:
+        return GroupBalance(
             queue=self._place.queue,
             group=self._place.group,
             published=len(self._accepted),

@@ -33,7 +33,7 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     turn: int
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a process of the demo is told when it is started. `forget` leaves out the n-th line of its record."""
 
     name: str
@@ -77,6 +77,6 @@ def read(paths: Iterable[Path]) -> Iterator[Accepted | Handled]:
         yield from (_decoder.decode(line) for line in whole.splitlines())
 
 
-def part_of(argument: str) -> Part:
+def settings_from(argument: str) -> ProcessSettings:
     """Read what the director wrote on the command line."""
-    return msgspec.json.decode(argument, type=Part)
+    return msgspec.json.decode(argument, type=ProcessSettings)

@@ -12,12 +12,12 @@ import msgspec
 
 from godwit.brokers.contract import Broker, GroupStats
 from godwit.brokers.urls import connect
-from godwit.cli.demo.journal_tally import Tally
-from godwit.cli.demo.processes import Player, stop_all
-from godwit.cli.demo.reconciliation import Verdict, judge
-from godwit.cli.demo.records import Part, read
-from godwit.cli.demo.workload import PLACES, PUBLISHERS, QUEUES, SPECS, Place
-from godwit.cli.shown.quantities import counted
+from godwit.cli.demo.journal_tally import JournalTally
+from godwit.cli.demo.processes import DemoProcess, stop_all
+from godwit.cli.demo.reconciliation import Reconciliation, reconcile
+from godwit.cli.demo.records import ProcessSettings, read
+from godwit.cli.demo.workload import GROUPS, PUBLISHERS, QUEUES, SPECS, QueueGroup
+from godwit.cli.shown.quantities import count_text
 from godwit.core.journal import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Address
@@ -33,7 +33,7 @@ PATIENCE: Final = 15
 LETTERS_PAGE: Final = 1_000
 
 
-class Play(msgspec.Struct, frozen=True, kw_only=True):
+class DemoSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for. `sabotage` makes a worker ack something it did not record, which the verdict must notice."""
 
     url: str
@@ -45,21 +45,21 @@ class Play(msgspec.Struct, frozen=True, kw_only=True):
     limit_seconds: float = 180
 
 
-class Scene(msgspec.Struct, frozen=True):
+class DemoState(msgspec.Struct, frozen=True):
     """What can be seen at one moment."""
 
     elapsed: float
     planned: int
     published: int
-    stats: Mapping[Place, GroupStats]
-    tally: Tally
-    workers: tuple[Player, ...]
+    stats: Mapping[QueueGroup, GroupStats]
+    tally: JournalTally
+    workers: tuple[DemoProcess, ...]
 
 
-class View(Protocol):
+class DemoView(Protocol):
     """Whoever watches."""
 
-    def scene(self, scene: Scene) -> None:
+    def scene(self, scene: DemoState) -> None:
         """See how things are now."""
         ...
 
@@ -68,14 +68,14 @@ class View(Protocol):
         ...
 
 
-class Director:
+class DemoRun:
     """One performance."""
 
-    def __init__(self, play: Play, view: View) -> None:
+    def __init__(self, play: DemoSettings, view: DemoView) -> None:
         self._play, self._view = play, view
-        self._tally = Tally()
-        self._publishers: list[Player] = []
-        self._workers: list[Player] = []
+        self._tally = JournalTally()
+        self._publishers: list[DemoProcess] = []
+        self._workers: list[DemoProcess] = []
         self._held: dict[Address, str] = {}
         self._returned = self._recovered = False
         self._killed_at = 0.0
@@ -83,7 +83,7 @@ class Director:
         self._incidents: list[str] = []
         self._began = time.monotonic()
 
-    async def perform(self) -> Verdict:
+    async def perform(self) -> Reconciliation:
         """Play it from beginning to end."""
         async with connect(self._play.url) as broker:
             for spec in SPECS:
@@ -108,20 +108,20 @@ class Director:
         share, rest = divmod(self._play.messages, PUBLISHERS)
         for number in range(PUBLISHERS):
             part = self._part("publisher", number, messages=share + (number < rest))
-            self._publishers.append(Player(part, "godwit.cli.demo.publisher", self._play.folder))
+            self._publishers.append(DemoProcess(part, "godwit.cli.demo.publisher", self._play.folder))
         for _ in range(self._play.workers):
             self._add_worker()
         self._event(f"{PUBLISHERS} publishers and {self._play.workers} workers started, each a process of its own")
 
-    def _add_worker(self) -> Player:
+    def _add_worker(self) -> DemoProcess:
         number = len(self._workers)
         part = self._part("worker", number, forget=20 if self._play.sabotage and number == 0 else 0)
-        self._workers.append(Player(part, "godwit.cli.demo.worker", self._play.folder))
+        self._workers.append(DemoProcess(part, "godwit.cli.demo.worker", self._play.folder))
         return self._workers[-1]
 
-    def _part(self, role: str, number: int, *, messages: int = 0, forget: int = 0) -> Part:
+    def _part(self, role: str, number: int, *, messages: int = 0, forget: int = 0) -> ProcessSettings:
         name = f"{role}-{number + 1}"
-        return Part(
+        return ProcessSettings(
             name=name,
             url=self._play.url,
             record=str(self._play.folder / f"{name}.ndjson"),
@@ -137,7 +137,9 @@ class Director:
         stats = await stats_of(broker)
         await self._tally.follow(broker.journal)
         published = len(set[str]().union(*self._tally.arrived.values()))
-        self._view.scene(Scene(self.elapsed, self._play.messages, published, stats, self._tally, tuple(self._workers)))
+        self._view.scene(
+            DemoState(self.elapsed, self._play.messages, published, stats, self._tally, tuple(self._workers))
+        )
         for player in (*self._publishers, *self._workers):
             if player.crashed:
                 self._incidents.append(
@@ -160,7 +162,8 @@ class Director:
             if len(held) >= (FULL_HANDS if self._tries < PATIENCE else 1):
                 victim.kill()
                 self._held, self._killed_at = held, self.elapsed
-                self._event(f"kill -9 {victim.name} (pid {victim.pid}) while it held {counted(len(held), 'message')}")
+                messages = count_text(len(held), "message")
+                self._event(f"kill -9 {victim.name} (pid {victim.pid}) while it held {messages}")
                 self._event(f"{self._add_worker().name} started in its place")
                 return
             victim.thaw()
@@ -169,11 +172,11 @@ class Director:
     def _notice_recovery(self) -> None:
         if not self._held:
             return
-        back = sum(name in self._tally.ran_out[place_of(address)] for address, name in self._held.items())
+        back = sum(name in self._tally.ran_out[group_of(address)] for address, name in self._held.items())
         since = f"{self.elapsed - self._killed_at:.1f} s later"
         if back == len(self._held) and not self._returned:
             self._returned = True
-            self._event(f"its leases have run out, {counted(back, 'message')} came back ({since})")
+            self._event(f"its leases have run out, {count_text(back, 'message')} came back ({since})")
         copies = self._tally.projection.copies
         if (
             self._returned
@@ -183,20 +186,20 @@ class Director:
             self._recovered = True
             self._event(f"other workers have finished all of them ({since})")
 
-    async def _verdict(self, broker: Broker) -> Verdict:
+    async def _verdict(self, broker: Broker) -> Reconciliation:
         """Read the journal again from its beginning, and compare it with what the processes recorded."""
-        tally = Tally()
+        tally = JournalTally()
         await tally.follow(broker.journal)
-        held: dict[Place, set[str]] = {place: set() for place in PLACES}
+        held: dict[QueueGroup, set[str]] = {place: set() for place in GROUPS}
         for address, name in self._held.items():
-            held[place_of(address)].add(name)
+            held[group_of(address)].add(name)
         if not self._held and not self._incidents:
             self._incidents.append("no worker could be killed while it held messages; ask for more --messages")
-        return judge(
+        return reconcile(
             read(self._play.folder.glob("*.ndjson")),
             tally,
             await stats_of(broker),
-            {place: await letters_of(broker, place) for place in PLACES},
+            {place: await letters_of(broker, place) for place in GROUPS},
             held=held,
             incidents=self._incidents,
         )
@@ -205,17 +208,17 @@ class Director:
         self._view.event(self.elapsed, text)
 
 
-def place_of(address: Address) -> Place:
+def group_of(address: Address) -> QueueGroup:
     """Return where a copy waits."""
-    return Place(QueueName(address[0]), GroupName(address[1]))
+    return QueueGroup(QueueName(address[0]), GroupName(address[1]))
 
 
-async def stats_of(broker: Broker) -> dict[Place, GroupStats]:
+async def stats_of(broker: Broker) -> dict[QueueGroup, GroupStats]:
     """Return the numbers of each place."""
-    return {Place(queue.name, group.name): group for queue in await broker.stats() for group in queue.groups}
+    return {QueueGroup(queue.name, group.name): group for queue in await broker.stats() for group in queue.groups}
 
 
-async def letters_of(broker: Broker, place: Place) -> list[str]:
+async def letters_of(broker: Broker, place: QueueGroup) -> list[str]:
     """Return the ids of all dead letters of a place."""
     ids: list[str] = []
     after = None

@@ -11,10 +11,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from godwit.cli.demo.processes import Player
-from godwit.cli.demo.reconciliation import Verdict
-from godwit.cli.demo.runner import Scene
-from godwit.cli.demo.workload import PLACES, Place
+from godwit.cli.demo.processes import DemoProcess
+from godwit.cli.demo.reconciliation import Reconciliation
+from godwit.cli.demo.runner import DemoState
+from godwit.cli.demo.workload import GROUPS, QueueGroup
 from godwit.core.journal import Event
 
 RATE_WINDOW_SECONDS: Final = 2.0
@@ -26,17 +26,17 @@ class Rates:
     """How many messages a second were done lately, by place."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, dict[Place, int]]] = deque()
+        self._seen: deque[tuple[float, dict[QueueGroup, int]]] = deque()
 
-    def update(self, scene: Scene) -> dict[Place, float]:
+    def update(self, scene: DemoState) -> dict[QueueGroup, float]:
         """Take a new look and return the rates."""
-        done = {place: scene.tally.counts[place][Event.ACKED] for place in PLACES}
+        done = {place: scene.tally.counts[place][Event.ACKED] for place in GROUPS}
         self._seen.append((scene.elapsed, done))
         while len(self._seen) > 1 and self._seen[0][0] < scene.elapsed - RATE_WINDOW_SECONDS:
             self._seen.popleft()
         began, before = self._seen[0]
         seconds = max(scene.elapsed - began, 0.001)
-        return {place: (done[place] - before[place]) / seconds for place in PLACES}
+        return {place: (done[place] - before[place]) / seconds for place in GROUPS}
 
 
 class LiveView:
@@ -55,7 +55,7 @@ class LiveView:
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
-    def scene(self, scene: Scene) -> None:
+    def scene(self, scene: DemoState) -> None:
         """Draw it."""
         self._picture = Group(
             Text.assemble((self._title, "bold"), f"   {scene.elapsed:5.1f} s"),
@@ -92,7 +92,7 @@ class PlainView:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def scene(self, scene: Scene) -> None:
+    def scene(self, scene: DemoState) -> None:
         """Print the sums, if it is time."""
         rate = sum(self._rates.update(scene).values())
         if scene.elapsed < self._due:
@@ -125,14 +125,14 @@ class SilentView:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def scene(self, scene: Scene) -> None:
+    def scene(self, scene: DemoState) -> None:
         """Look away."""
 
     def event(self, elapsed: float, text: str) -> None:
         """Look away."""
 
 
-def _published(scene: Scene) -> Table:
+def _published(scene: DemoState) -> Table:
     row = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=max(scene.planned, 1), completed=scene.published, width=BAR_WIDTH)
     row.add_row("published", bar, f"{scene.published:,} of {scene.planned:,}")
@@ -152,9 +152,9 @@ def _number(number: float, style: str = "") -> Text:
     return Text(f"{number:,.0f}", style if number else "dim")
 
 
-def _places(scene: Scene, rates: dict[Place, float]) -> Table:
+def _places(scene: DemoState, rates: dict[QueueGroup, float]) -> Table:
     table = _table("ready", "blocked", "delayed", "leased", "done", "/s", "retries", "dead")
-    for place in PLACES:
+    for place in GROUPS:
         group, counts = scene.stats[place], scene.tally.counts[place]
         table.add_row(
             place.queue,
@@ -168,21 +168,21 @@ def _places(scene: Scene, rates: dict[Place, float]) -> Table:
     return table
 
 
-def _workers(scene: Scene) -> Table:
+def _workers(scene: DemoState) -> Table:
     table = Table.grid(padding=(0, 3, 0, 0))
     table.add_row(*(Text(worker.name, "bold red" if worker.killed else "bold") for worker in scene.workers))
     table.add_row(*(_state(worker, scene) for worker in scene.workers))
     return table
 
 
-def _state(worker: Player, scene: Scene) -> Text:
+def _state(worker: DemoProcess, scene: DemoState) -> Text:
     held = len(scene.tally.held_by(worker.name))
     if worker.killed:
         return Text(f"killed, {held} held" if held else "killed", "red")
     return Text(f"holds {held}", "" if held else "dim")
 
 
-def reconciliation(verdict: Verdict) -> Table:
+def reconciliation_table(verdict: Reconciliation) -> Table:
     """Return the table at the end."""
     columns = ("published", "done", "dead", "open", "lost", "twice", "out_of_order")
     table = _table(*(name.replace("_", " ") for name in columns))

@@ -10,8 +10,8 @@ import time
 from typing import Final
 
 from godwit.brokers.urls import connect
-from godwit.cli.demo.records import Handled, Part, Record, part_of
-from godwit.cli.demo.workload import AT_ONCE, LEASE, PLACES, RETRIES, WORK_SECONDS, Place, handle
+from godwit.cli.demo.records import Handled, ProcessSettings, Record, settings_from
+from godwit.cli.demo.workload import AT_ONCE, GROUPS, LEASE, RETRIES, WORK_SECONDS, QueueGroup, handle
 from godwit.core.breaker import BreakerRule
 from godwit.core.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer
@@ -22,7 +22,7 @@ PATIENT: Final = BreakerRule(failure_threshold=1_000_000)
 """Handlers fail by the script here, which says nothing about the health of anything."""
 
 
-def consumer(place: Place, part: Part, record: Record) -> Consumer:
+def consumer(place: QueueGroup, part: ProcessSettings, record: Record) -> Consumer:
     """Return what handles the messages of a place."""
 
     async def handler(message: Message) -> None:
@@ -50,11 +50,11 @@ def consumer(place: Place, part: Part, record: Record) -> Consumer:
     )
 
 
-async def work(part: Part) -> None:
+async def work(part: ProcessSettings) -> None:
     """Serve all places at once until SIGTERM, or until whoever started this process is gone."""
     record, parent = Record(part.record, forget=part.forget), os.getppid()
     async with connect(part.url) as broker:
-        consumers = [consumer(place, part, record) for place in PLACES]
+        consumers = [consumer(place, part, record) for place in GROUPS]
         worker = Worker(broker, consumers, name=part.name, settings=WorkerSettings(breaker=PATIENT))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         running = asyncio.create_task(worker.run())
@@ -65,4 +65,4 @@ async def work(part: Part) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(work(part_of(sys.argv[1])))
+    asyncio.run(work(settings_from(sys.argv[1])))

@@ -26,7 +26,7 @@ DUE_LATER: Final = timedelta(seconds=2)
 NEVER: Final = 1_000
 
 
-class Place(NamedTuple):
+class QueueGroup(NamedTuple):
     """A queue and one of its groups: where a copy of a message waits."""
 
     queue: QueueName
@@ -42,7 +42,7 @@ QUEUES: Final[dict[QueueName, tuple[GroupSpec, ...]]] = {
         GroupSpec(name=GroupName("search"), message_ordering=True),
     ),
 }
-PLACES: Final = tuple(Place(queue, group.name) for queue, groups in QUEUES.items() for group in groups)
+GROUPS: Final = tuple(QueueGroup(queue, group.name) for queue, groups in QUEUES.items() for group in groups)
 SPECS: Final = tuple(QueueSpec(name=queue) for queue in QUEUES)
 
 

@@ -12,9 +12,9 @@ from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.args.values import duration
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import DEFAULT_NAME, LakeFolder, Master, Name, Queues, lake_of, settings_of
-from godwit.cli.pipelines.progress import ending_cleanly, shown
+from godwit.cli.pipelines.progress import interrupt_on_sigterm, show_batches
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.audit import AuditResult
@@ -81,7 +81,7 @@ def audit(
         grace=grace,
         lease=lease,
     )
-    with ending_cleanly(), shown("audit", quiet=as_json) as report:
+    with interrupt_on_sigterm(), show_batches("audit", quiet=as_json) as report:
         result = run_audit(settings, report=report)
     if as_json:
         print_json(result)
@@ -104,7 +104,7 @@ def show(result: AuditResult) -> None:
         results().print(_findings(result))
     for reason in result.unknown:
         remarks().print(reason)
-    remarks().print(f"Verdict: {result.verdict}, after {counted(result.rows, 'new row')}.")
+    remarks().print(f"Verdict: {result.verdict}, after {count_text(result.rows, 'new row')}.")
 
 
 def _findings(result: AuditResult) -> Table:

@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from godwit.cli.args.command_group import nested
+from godwit.cli.args.command_group import add_group
 
 EXAMPLES: Final = """Examples:
 
@@ -31,6 +31,8 @@ COMMANDS: Final = (
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    part = nested(app, "pipeline", help="Turn the journal into analytics, a lake, audits and reports.", epilog=EXAMPLES)
+    part = add_group(
+        app, "pipeline", help="Turn the journal into analytics, a lake, audits and reports.", epilog=EXAMPLES
+    )
     for module in COMMANDS:
         import_module(module).register(part)

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from godwit.cli.args.connection import opened
+from godwit.cli.args.connection import open_broker
 from godwit.cli.args.options import Json, Url
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks
@@ -32,7 +32,7 @@ def forget(
     """
 
     async def run() -> int:
-        async with opened(url) as broker:
+        async with open_broker(url) as broker:
             held = await broker.journal.committed(reader_of(name))
             await broker.journal.forget(reader_of(name))
             return len(held)

@@ -12,9 +12,9 @@ from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.args.values import Misuse, duration, whole
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import Master
-from godwit.cli.pipelines.progress import ending_cleanly, working
+from godwit.cli.pipelines.progress import interrupt_on_sigterm, show_work
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 
 if TYPE_CHECKING:
     from godwit.pipeline.campaign.definition import QuietHours
@@ -147,7 +147,7 @@ def plan(
         master=master,
         dry_run=dry_run,
     )
-    with ending_cleanly(), working("plan", quiet=as_json):
+    with interrupt_on_sigterm(), show_work("plan", quiet=as_json):
         result = run_plan(settings)
     if as_json:
         print_json(result)
@@ -159,14 +159,14 @@ def plan(
 def show(result: PlanResult) -> None:
     """Say what a plan came to."""
     console = remarks()
-    console.print(f"{counted(result.planned, 'message')} planned.")
+    console.print(f"{count_text(result.planned, 'message')} planned.")
     if result.applied is not None:
         done = result.applied
         console.print(f"{done.added:,} added, {done.moved:,} moved, {done.cancelled:,} cancelled.")
     else:
         console.print("Nothing was changed (--dry-run).")
     if result.rejected:
-        console.print(f"{counted(result.rejected, 'user')} cannot be planned:")
+        console.print(f"{count_text(result.rejected, 'user')} cannot be planned:")
         for reason, count in sorted(result.reasons.items(), key=lambda pair: -pair[1]):
             console.print(f"  {count:>9,}  {reason}")
 

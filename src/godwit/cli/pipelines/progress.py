@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from rich.status import Status
 
 from godwit.cli.shown.output import remarks
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 
 if TYPE_CHECKING:
     from godwit.pipeline.batch.publisher import BatchOutcome
 
 
 @contextmanager
-def shown(what: str, *, quiet: bool) -> Iterator[Callable[[BatchOutcome], None]]:
+def show_batches(what: str, *, quiet: bool) -> Iterator[Callable[[BatchOutcome], None]]:
     """Show batches as they are done: one moving line on a terminal, a line each in a log, nothing when `quiet`."""
     console = remarks()
     began = time.monotonic()
@@ -30,7 +30,7 @@ def shown(what: str, *, quiet: bool) -> Iterator[Callable[[BatchOutcome], None]]
         nonlocal done
         done += outcome.rows
         rate = done / max(0.001, time.monotonic() - began)
-        line = f"{what}: batch {outcome.batch:,}, {counted(done, 'row')}, {rate:,.0f} rows/s"
+        line = f"{what}: batch {outcome.batch:,}, {count_text(done, 'row')}, {rate:,.0f} rows/s"
         if status is not None:
             status.update(line)
         elif not quiet:
@@ -44,7 +44,7 @@ def shown(what: str, *, quiet: bool) -> Iterator[Callable[[BatchOutcome], None]]
 
 
 @contextmanager
-def working(what: str, *, quiet: bool) -> Iterator[None]:
+def show_work(what: str, *, quiet: bool) -> Iterator[None]:
     """Show that something is at work which has no batches to count."""
     console = remarks()
     if not console.is_terminal or quiet:
@@ -55,7 +55,7 @@ def working(what: str, *, quiet: bool) -> Iterator[None]:
 
 
 @contextmanager
-def ending_cleanly() -> Iterator[None]:
+def interrupt_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end a job as Ctrl-C does: the query is stopped, Spark and its files go."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -9,9 +9,9 @@ import typer
 from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import DEFAULT_NAME, LakeFolder, Master, Name, lake_of, settings_of
-from godwit.cli.pipelines.progress import ending_cleanly, working
+from godwit.cli.pipelines.progress import interrupt_on_sigterm, show_work
 from godwit.cli.shown.output import print_json, remarks
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.replay import ReplayResult
@@ -71,7 +71,7 @@ def replay(
         dry_run=dry_run,
         master=master,
     )
-    with ending_cleanly(), working("replay", quiet=as_json):
+    with interrupt_on_sigterm(), show_work("replay", quiet=as_json):
         result = run_replay(settings)
     if as_json:
         print_json(result)
@@ -87,7 +87,7 @@ def show(result: ReplayResult) -> None:
         console.print("No message is chosen.")
         return
     did = "sent" if result.sent else "chosen, none sent (--dry-run)"
-    console.print(f"{counted(result.chosen, 'message')} {did}.")
+    console.print(f"{count_text(result.chosen, 'message')} {did}.")
     for queue, count in result.queues.items():
         console.print(f"  {count:>9,}  from {queue}")
     if result.sent:

@@ -13,9 +13,9 @@ from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.args.values import instant
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import DEFAULT_NAME, LakeFolder, Master, Name, Queues, lake_of, settings_of
-from godwit.cli.pipelines.progress import ending_cleanly, working
+from godwit.cli.pipelines.progress import interrupt_on_sigterm, show_work
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.quantities import in_words
+from godwit.cli.shown.quantities import duration_text
 
 if TYPE_CHECKING:
     from godwit.pipeline.report.model import Report
@@ -68,7 +68,7 @@ def report(
         until=until,
         master=master,
     )
-    with ending_cleanly(), working("report", quiet=as_json):
+    with interrupt_on_sigterm(), show_work("report", quiet=as_json):
         made = run_report(settings)
     if html is not None:
         from godwit.pipeline.report.html_page import render_page
@@ -106,7 +106,7 @@ def headline(made: Report) -> Table:
 
 
 def _words(ms: int | None) -> str:
-    return "-" if ms is None else in_words(timedelta(milliseconds=ms))
+    return "-" if ms is None else duration_text(timedelta(milliseconds=ms))
 
 
 def _advice(made: Report) -> Table:

@@ -29,9 +29,9 @@ from godwit.cli.pipelines.options import (
     lake_of,
     settings_of,
 )
-from godwit.cli.pipelines.progress import ending_cleanly, shown
+from godwit.cli.pipelines.progress import interrupt_on_sigterm, show_batches
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.quantities import counted
+from godwit.cli.shown.quantities import count_text
 
 if TYPE_CHECKING:
     from godwit.pipeline.jobs.run import RunSettings, RunSummary
@@ -185,7 +185,7 @@ def _settings(
 def _run(what: str, settings: RunSettings, *, quiet: bool) -> RunSummary:
     from godwit.pipeline.jobs.run import run
 
-    with ending_cleanly(), shown(what, quiet=quiet) as report:
+    with interrupt_on_sigterm(), show_batches(what, quiet=quiet) as report:
         return run(settings, report=report)
 
 
@@ -194,9 +194,9 @@ def _finish(summary: RunSummary, *, as_json: bool) -> Exit:
         print_json(summary)
     else:
         ended = "Interrupted after" if summary.interrupted else "Done:"
-        batches = counted(summary.batches, "batch") if summary.batches == 1 else f"{summary.batches:,} batches"
-        lost = f" {counted(summary.lost, 'row')} were lost before they were read." if summary.lost else ""
-        remarks().print(f"{ended} {counted(summary.rows, 'row')} in {batches}.{lost}")
+        batches = count_text(summary.batches, "batch") if summary.batches == 1 else f"{summary.batches:,} batches"
+        lost = f" {count_text(summary.lost, 'row')} were lost before they were read." if summary.lost else ""
+        remarks().print(f"{ended} {count_text(summary.rows, 'row')} in {batches}.{lost}")
     return Exit.INTERRUPTED if summary.interrupted else Exit.OK
 
 

@@ -14,7 +14,7 @@ from godwit.cli.args.options import Json, Store, Url
 from godwit.cli.exits import Exit
 from godwit.cli.pipelines.options import settings_of
 from godwit.cli.shown.output import print_json, remarks, results
-from godwit.cli.shown.quantities import in_words
+from godwit.cli.shown.quantities import duration_text
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.store.pipelines import PipelinePlace
 
@@ -46,7 +46,7 @@ def status(url: Url = None, store: Store = None, as_json: Json = False) -> Exit:
     return Exit.OK if places else Exit.EMPTY
 
 
-def lag(place: PipelinePlace, ends: ShardEnds | None) -> int | None:
+def rows_behind(place: PipelinePlace, ends: ShardEnds | None) -> int | None:
     """Return how many rows a pipeline has not read; None when its journal is gone or another one."""
     return ends.last_seq - place.seq if ends is not None and ends.epoch == place.epoch else None
 
@@ -58,7 +58,7 @@ def as_document(place: PipelinePlace, ends: ShardEnds | None) -> dict[str, Any]:
         "shard": place.shard,
         "epoch": place.epoch,
         "seq": place.seq,
-        "lag": lag(place, ends),
+        "lag": rows_behind(place, ends),
         "at_ms": place.at_ms,
         "published_at_ms": place.updated_at_ms,
     }
@@ -72,8 +72,8 @@ def table(places: Sequence[PipelinePlace], shards: Mapping[str, ShardEnds], *, n
     for name in ("row", "behind", "last batch"):
         view.add_column(name, justify="right", no_wrap=True)
     for place in places:
-        behind = lag(place, shards.get(place.shard))
-        ago = in_words(timedelta(milliseconds=max(0, now_ms - place.updated_at_ms)))
+        behind = rows_behind(place, shards.get(place.shard))
+        ago = duration_text(timedelta(milliseconds=max(0, now_ms - place.updated_at_ms)))
         shown = "another journal" if behind is None else f"{behind:,}"
         view.add_row(place.pipeline, place.shard, f"{place.seq:,}", shown, f"{ago} ago")
     return view

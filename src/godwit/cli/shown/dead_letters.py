@@ -17,14 +17,14 @@ from godwit.admin.filtering import cause_of
 from godwit.admin.patterns import FailurePattern
 from godwit.brokers.contract import DeadLetter
 from godwit.cli.shown.output import visible
-from godwit.cli.shown.quantities import in_words
+from godwit.cli.shown.quantities import duration_text
 from godwit.core.clock import from_ms
 
 SHOWN_CHARACTERS: Final = 60
 _KIND_STYLE: Final = {"poison": "red", "permanent": "yellow"}
 
 
-def as_document(letter: DeadLetter) -> dict[str, Any]:
+def letter_document(letter: DeadLetter) -> dict[str, Any]:
     """Return a letter as the JSON document of a list: what it is and what it died of, without its content."""
     envelope, cause = letter.envelope, cause_of(letter)
     return {
@@ -45,12 +45,12 @@ def as_document(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def in_full(found: Inspection) -> dict[str, Any]:
+def inspection_document(found: Inspection) -> dict[str, Any]:
     """Return everything about a letter as one JSON document."""
     letter, message = found.letter, found.message
     envelope = letter.envelope
     return {
-        **as_document(letter),
+        **letter_document(letter),
         "priority": envelope.priority,
         "ordering_key": envelope.ordering_key,
         "created_at": from_ms(envelope.created_at_ms),
@@ -62,7 +62,7 @@ def in_full(found: Inspection) -> dict[str, Any]:
     }
 
 
-def show(console: Console, found: Inspection, *, now: datetime) -> None:
+def show_letter(console: Console, found: Inspection, *, now: datetime) -> None:
     """Print everything about a letter for a person."""
     letter, envelope = found.letter, found.letter.envelope
     console.print(Text.assemble((envelope.id, "bold"), "  ", (visible(envelope.type), "cyan")), soft_wrap=True)
@@ -107,7 +107,7 @@ def letter_table(letters: Iterable[DeadLetter], *, now: datetime) -> Table:
             _ago(letter, now),
             str(letter.attempt),
             cause.fingerprint,
-            _shortened(cause.message),
+            _shorten(cause.message),
         )
     return view
 
@@ -119,11 +119,11 @@ def pattern_table(patterns: Iterable[FailurePattern], *, now: datetime) -> Table
         view.add_row(
             one.fingerprint,
             f"{one.count:,}",
-            f"{in_words(max(now - one.first_seen, timedelta(0)))} ago",
-            f"{in_words(max(now - one.last_seen, timedelta(0)))} ago",
+            f"{duration_text(max(now - one.first_seen, timedelta(0)))} ago",
+            f"{duration_text(max(now - one.last_seen, timedelta(0)))} ago",
             ", ".join(f"{kind.value} {count:,}" for kind, count in one.kinds.items()),
             ", ".join(list(one.places)[:3]) + (", ..." if len(one.places) > 3 else ""),  # noqa: PLR2004
-            _shortened(one.message),
+            _shorten(one.message),
             one.sample,
         )
     return view
@@ -141,9 +141,9 @@ def _table(*left: str, right: tuple[str, ...], last: tuple[str, ...]) -> Table:
 
 
 def _ago(letter: DeadLetter, now: datetime) -> str:
-    return in_words(max(now - from_ms(letter.dead_at_ms), timedelta(0)))
+    return duration_text(max(now - from_ms(letter.dead_at_ms), timedelta(0)))
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     line = visible(text.splitlines()[0] if text.strip() else text)
     return line if len(line) <= SHOWN_CHARACTERS else f"{line[: SHOWN_CHARACTERS - 3]}..."

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from godwit.brokers.contract import Delivery
 from godwit.cli.shown.output import visible
-from godwit.cli.shown.quantities import in_words
+from godwit.cli.shown.quantities import duration_text
 from godwit.core.clock import from_ms
 from godwit.core.message import Message
 
 
-def opened_or_none(delivery: Delivery) -> Message | None:
+def message_or_none(delivery: Delivery) -> Message | None:
     """Return the message, or None when its body is not one of ours."""
     try:
         return delivery.open()
@@ -25,9 +25,9 @@ def opened_or_none(delivery: Delivery) -> Message | None:
         return None
 
 
-def document(delivery: Delivery, outcome: str) -> dict[str, Any]:
+def delivery_document(delivery: Delivery, outcome: str) -> dict[str, Any]:
     """Return a delivery as the JSON document that `docs/cli.md` describes."""
-    envelope, message = delivery.envelope, opened_or_none(delivery)
+    envelope, message = delivery.envelope, message_or_none(delivery)
     return {
         "id": envelope.id,
         "queue": delivery.queue,
@@ -50,11 +50,11 @@ def document(delivery: Delivery, outcome: str) -> dict[str, Any]:
     }
 
 
-def show(console: Console, delivery: Delivery, *, with_ack_id: bool) -> None:
+def show_delivery(console: Console, delivery: Delivery, *, with_ack_id: bool) -> None:
     """Print a delivery for a person: what it is, how it got here, what is in it."""
-    envelope, message = delivery.envelope, opened_or_none(delivery)
+    envelope, message = delivery.envelope, message_or_none(delivery)
     waited = timedelta(milliseconds=max(0, delivery.delivered_at_ms - delivery.ready_at_ms))
-    facts = [f"priority {envelope.priority}", f"attempt {delivery.attempt}", f"waited {in_words(waited)}"]
+    facts = [f"priority {envelope.priority}", f"attempt {delivery.attempt}", f"waited {duration_text(waited)}"]
     if envelope.ordering_key is not None:
         facts.append(f"key {visible(envelope.ordering_key)}")
     if delivery.failures:

@@ -9,12 +9,12 @@ SIZES: Final = ("B", "KB", "MB", "GB", "TB")
 KILO: Final = 1024
 
 
-def counted(number: int, thing: str) -> str:
+def count_text(number: int, thing: str) -> str:
     """Return `1 message`, `2,000 messages`."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def size(number: float) -> str:
+def size_text(number: float) -> str:
     """Return bytes in a few characters: 0 B, 812 B, 1.4 MB."""
     for unit in SIZES:
         if number < KILO or unit == SIZES[-1]:
@@ -23,7 +23,7 @@ def size(number: float) -> str:
     return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
 
 
-def in_words(length: timedelta) -> str:
+def duration_text(length: timedelta) -> str:
     """Return a duration: 350 ms, 4.2 s, 3.0 min, 5.0 h, 2.1 d."""
     seconds = length.total_seconds()
     if seconds < 1:

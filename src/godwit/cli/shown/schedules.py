@@ -77,14 +77,14 @@ def show_schedule(console: Console, schedule: Schedule, coming: Sequence[datetim
         "misfire": rule.misfire,
         "fired": f"{schedule.occurrences:,} planned, {lateness.fired:,} published, {schedule.skipped:,} skipped",
         "late": "" if lateness.p50_ms is None else f"p50 {lateness.p50_ms:,} ms, p99 {lateness.p99_ms:,} ms",
-        "next": ", ".join(times(coming, rule.timezone)),
+        "next": ", ".join(local_times(coming, rule.timezone)),
     }
     for name, value in lines.items():
         if value:
             console.print(f"{name:8} {value}")
 
 
-def times(coming: Iterable[datetime], zone: str) -> list[str]:
+def local_times(coming: Iterable[datetime], zone: str) -> list[str]:
     """Return instants as the clocks of a zone show them."""
     place = ZoneInfo(zone)
     return [one.astimezone(place).isoformat(sep=" ") for one in coming]
