@@ -40,18 +40,18 @@ COMMANDS: Final = {
     "doctor": "godwit.cli.commands.doctor",
     "demo": "godwit.cli.demo.command",
 }
-"""Where each command lives, in the order of the help. A module is imported when its command is called."""
+"""The module of each command, in the order of the help. A module is imported when its command is called."""
 
 
 class Commands(TyperGroup):
-    """Runs a command; its outcome, or the error it raised, becomes the exit code."""
+    """The top-level group: runs a command and turns its outcome, or its error, into the exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 # as typer calls it
         """Return all names."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 # as typer calls it
-        """Return a command, importing its module; all of them for an unknown one, so that a similar name is found."""
+        """Return a command, importing its module; import all for an unknown name, so that a similar one is found."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             if name not in self.commands:
                 part = typer.Typer(callback=lambda: None, rich_markup_mode=None)
@@ -62,7 +62,7 @@ class Commands(TyperGroup):
     def main(  # type: ignore[override] # typer's other switches are decided here
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
     ) -> NoReturn:
-        """Run and leave the process; never with a traceback, unless --debug asks for it."""
+        """Run a command and exit; print a traceback only with --debug."""
         words = list(sys.argv[1:] if args is None else args)
         own = words[: words.index("--")] if "--" in words else words
         debug, as_json = "--debug" in own, "--json" in own
@@ -78,7 +78,7 @@ class Commands(TyperGroup):
 
 
 def report_error(error: Exception, *, as_json: bool) -> Exit:
-    """Say what went wrong and what to do about it; return the exit code."""
+    """Print an error and its remedy; return the exit code."""
     name = type(error).__name__
     match error:
         case GodwitError():

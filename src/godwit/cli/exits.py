@@ -1,4 +1,4 @@
-"""Exit codes: what a script can tell from the outcome of a command. `docs/cli.md` explains them."""
+"""Exit codes: what a script learns from the outcome of a command. `docs/cli.md` explains them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Exit(IntEnum):
 
 
 def exit_of(error: GodwitError) -> Exit:
-    """Return the exit code that tells a script what to do about an error."""
+    """Return the exit code for an error."""
     match error:
         case PartialPublish():
             return Exit.PARTLY

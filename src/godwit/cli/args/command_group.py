@@ -1,4 +1,4 @@
-"""Commands that have commands: `godwit dlq list`."""
+"""Commands that have subcommands: `godwit dlq list`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typer.core import TyperGroup
 
 
 class DefaultToShow(TyperGroup):
-    """Takes what is no command for the argument of `show`: `godwit message ID` is `godwit message show ID`."""
+    """A group that passes an unknown word to `show`: `godwit message ID` is `godwit message show ID`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the words mean."""
+        """Return the subcommand that the words name."""
         known = args[0] in self.commands or args[0].startswith("-")
         return super().resolve_command(ctx, args if known else ["show", *args])
 
@@ -20,7 +20,7 @@ class DefaultToShow(TyperGroup):
 def add_group(
     app: typer.Typer, name: str, *, help: str, epilog: str, cls: type[TyperGroup] | None = None
 ) -> typer.Typer:
-    """Add a command that has commands; without one of them it shows its help."""
+    """Add a command with subcommands; without one of them it shows its help."""
     part = typer.Typer(rich_markup_mode=None, cls=cls)
 
     @part.callback(invoke_without_command=True, help=help, epilog=epilog)

@@ -1,4 +1,4 @@
-"""Asking before something is deleted for good."""
+"""The question before something is deleted for good."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Return when a person, or --yes, agrees; a script without --yes is refused rather than kept waiting."""
+    """Return when the user, or --yes, agrees; refuse a script without --yes rather than wait for input."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""Which broker and store a command works on, and opening the broker."""
+"""The broker and the store that a command works on: found by options and configuration, then opened."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SQLITE: Final = "sqlite:///"
 
 
 def settings_for(url: str | None = None, store: str | None = None, *, file: Path | None = None) -> Settings:
-    """Return the configuration of a command: its options over the environment over godwit.toml (or `file`)."""
-    said = {"broker_url": url, "store_url": store}
+    """Return a command's configuration: its options over the environment over godwit.toml (or `file`)."""
+    given = {"broker_url": url, "store_url": store}
     if file is None and DEFAULT_FILE.exists():
         file = DEFAULT_FILE
-    return load(file, arguments={key: value for key, value in said.items() if value is not None})
+    return load(file, arguments={key: value for key, value in given.items() if value is not None})
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -38,7 +38,7 @@ def sqlite_file(url: str) -> Path | None:
 def check_exists(url: str) -> None:
     """Refuse a SQLite file that does not exist.
 
-    Opening makes it: a mistyped path would leave an empty file behind and look like a broker without queues.
+    Opening creates the file: a mistyped path would leave an empty file behind and look like a broker without queues.
     """
     file = sqlite_file(url)
     if file is not None and not file.exists():
@@ -48,7 +48,7 @@ def check_exists(url: str) -> None:
 
 @asynccontextmanager
 async def open_broker(url: str | None, *, create: bool = False) -> AsyncIterator[Broker]:
-    """Open the broker that --url or the configuration names; only a command meant to `create` makes a new file."""
+    """Open the broker that --url or the configuration names; only with `create` is a new file made."""
     settings = settings_for(url)
     if not create:
         check_exists(settings.broker_url)
@@ -58,7 +58,7 @@ async def open_broker(url: str | None, *, create: bool = False) -> AsyncIterator
 
 @asynccontextmanager
 async def manager_for(url: str | None, store: str | None = None) -> AsyncIterator[MessageQueueManager]:
-    """Open a manager for the broker and the store that options or the configuration name."""
+    """Open a manager for the broker and the store that options or configuration name."""
     from godwit.manager import MessageQueueManager
 
     settings = settings_for(url, store)

@@ -1,4 +1,4 @@
-"""The options that choose dead letters, the same for every command that takes them."""
+"""The options that select dead letters, the same for every command that takes them."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _kind(text: str) -> FailureKind:
 
 
 def with_filter(command: Callable[..., Exit]) -> Callable[..., Exit]:
-    """Give a command the options that choose dead letters; it gets them together as `which`."""
+    """Add the options that select dead letters to a command; it receives the filter as `which`."""
     own, options = signature(command, eval_str=True).parameters, signature(letter_filter, eval_str=True).parameters
-    first = [one for name, one in own.items() if name not in ("which", *_LAST)]
+    first = [parameter for name, parameter in own.items() if name not in ("which", *_LAST)]
     ordered = [*first, *options.values(), *(own[name] for name in _LAST)]
 
     @wraps(command)
@@ -79,7 +79,7 @@ def with_filter(command: Callable[..., Exit]) -> Callable[..., Exit]:
 
     # Typer reads both to make the command line.
     run.__signature__ = Signature(  # type: ignore[attr-defined]
-        [one.replace(kind=Parameter.KEYWORD_ONLY) for one in ordered], return_annotation=Exit
+        [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in ordered], return_annotation=Exit
     )
-    run.__annotations__ = {one.name: one.annotation for one in ordered} | {"return": Exit}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered} | {"return": Exit}
     return run

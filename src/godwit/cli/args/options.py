@@ -1,4 +1,4 @@
-"""Options that several commands share, so that one word means one thing everywhere."""
+"""Options that several commands share, so that a word has one meaning everywhere."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _decoder = msgspec.json.Decoder()
 
 
 class PayloadLines:
-    """Numbered payloads; blank lines are passed over. Only one line is in memory at a time."""
+    """Numbered payloads; blank lines are skipped. Only one line is in memory at a time."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
@@ -37,7 +37,7 @@ class PayloadLines:
 
 
 def parse_payload(text: bytes | str, *, place: str) -> Any:
-    """Read one JSON value; the error names the place, never the content."""
+    """Parse one JSON value; the error names its place, never its content."""
     try:
         return _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -52,7 +52,7 @@ def lines_of_file(path: Path) -> PayloadLines:
 
 
 def lines_of_stdin() -> PayloadLines:
-    """Return the lines that come in through the pipe, kept aside because they are read twice."""
+    """Return the lines of standard input, spooled because they are read twice."""
     aside = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 # lives as long as the command
     shutil.copyfileobj(sys.stdin.buffer, aside)
     return PayloadLines(aside)

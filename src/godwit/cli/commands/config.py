@@ -52,7 +52,7 @@ def config(
 
 
 def table(rows: list[Described]) -> Table:
-    """Return the table a person reads."""
+    """Return the rows as a table."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("name", "value", "unit", "origin"):
         view.add_column(name, no_wrap=name == "unit", overflow="fold")

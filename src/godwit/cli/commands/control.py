@@ -1,4 +1,4 @@
-"""`godwit pause`, `resume`, `drain` and `purge`: hold queues back, let them go, empty them."""
+"""`godwit pause`, `resume`, `drain` and `purge`: hold queues back, release them, empty them."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _outcome(word: str, queue: str, group: str | None, changed: bool, holds: Hol
 
 
 def _say_what_stays(stats: Sequence[QueueStats], queue: str, holds: Holds) -> None:
-    for group in [group.name for one in stats if one.name == queue for group in one.groups]:
+    for group in [group.name for queue_stats in stats if queue_stats.name == queue for group in queue_stats.groups]:
         if holds.paused(queue, group) is not None:
             remarks().print(f"Group {group!r} is still paused: godwit resume {queue} --group {group}", soft_wrap=True)
 

@@ -47,10 +47,10 @@ def upgrade(url: Url = None, store: StoreUrl = None, as_json: Json = False) -> E
         async with opened_store(url, store, "godwit db") as opened:
             applied = await opened.migrations.upgrade()
             if as_json:
-                print_json({"store": opened.url, "applied": [str(one) for one in applied]})
+                print_json({"store": opened.url, "applied": [str(migration) for migration in applied]})
             else:
-                for one in applied:
-                    remarks().print(f"Applied {one}.", highlight=False)
+                for migration in applied:
+                    remarks().print(f"Applied {migration}.", highlight=False)
                 remarks().print(f"The schema of {opened.url} is up to date.", soft_wrap=True, highlight=False)
         return Exit.OK
 
@@ -62,24 +62,24 @@ def status(url: Url = None, store: StoreUrl = None, as_json: Json = False) -> Ex
 
     async def run() -> Exit:
         async with opened_store(url, store, "godwit db") as opened:
-            found = await opened.migrations.status()
-            _show(opened.url, found, as_json=as_json)
-        return Exit.OK if found.current else Exit.UNHEALTHY
+            schema = await opened.migrations.status()
+            _show(opened.url, schema, as_json=as_json)
+        return Exit.OK if schema.current else Exit.UNHEALTHY
 
     return asyncio.run(run())
 
 
-def _show(url: str, found: SchemaStatus, *, as_json: bool) -> None:
-    groups = {"applied": found.applied, "pending": found.pending, "unknown": found.unknown}
+def _show(url: str, schema: SchemaStatus, *, as_json: bool) -> None:
+    groups = {"applied": schema.applied, "pending": schema.pending, "unknown": schema.unknown}
     if as_json:
-        print_json({"store": url} | {name: [str(one) for one in group] for name, group in groups.items()})
+        print_json({"store": url} | {name: [str(migration) for migration in group] for name, group in groups.items()})
         return
     for name, group in groups.items():
-        for one in group:
-            print(f"{name:8} {one}")
-    if found.pending:
+        for migration in group:
+            print(f"{name:8} {migration}")
+    if schema.pending:
         remarks().print("Run godwit db upgrade; workers may go on meanwhile.", highlight=False)
-    if found.unknown:
+    if schema.unknown:
         remarks().print("A newer Godwit made this schema: upgrade Godwit.", highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""`godwit dlq`: list, show, replay and discard dead letters, and count what they died of."""
+"""`godwit dlq`: list, show, replay and discard dead letters, and count their causes."""
 
 from __future__ import annotations
 
@@ -152,11 +152,11 @@ def show(which: LetterFilter, target: Target, url: Url = None, as_json: Json = F
         console = results()
         async with _handler(url) as handler:
             async for letter in _targets(handler, target, which):
-                found = inspection(letter)
+                inspected = inspection(letter)
                 if as_json:
-                    print_json(inspection_document(found))
+                    print_json(inspection_document(inspected))
                 else:
-                    show_letter(console, found, now=utc_now())
+                    show_letter(console, inspected, now=utc_now())
                 shown += 1
         if not shown and not as_json:
             remarks().print("There are no such dead letters.")
@@ -243,14 +243,14 @@ def patterns(which: LetterFilter, name: Name = None, url: Url = None, as_json: J
 
     async def run() -> Exit:
         async with _handler(url) as handler:
-            found = await handler.patterns(_with_name(which, name))
+            failure_patterns = await handler.patterns(_with_name(which, name))
         if as_json:
-            print_json(found)
-        elif found:
-            results().print(pattern_table(found, now=utc_now()))
+            print_json(failure_patterns)
+        elif failure_patterns:
+            results().print(pattern_table(failure_patterns, now=utc_now()))
         else:
             remarks().print("There are no such dead letters.")
-        return Exit.OK if found else Exit.EMPTY
+        return Exit.OK if failure_patterns else Exit.EMPTY
 
     return asyncio.run(run())
 
@@ -259,7 +259,7 @@ _Work = Callable[["DeadLetterJob", DeadLetterQueueHandler], Awaitable[None]]
 
 
 class DeadLetterJob:
-    """A replay or a discard under way: its bar, its end, and what is said when it stops early."""
+    """A replay or a discard in progress: its bar, its summary, and how to continue when it stops early."""
 
     def __init__(self, word: str, *, as_json: bool) -> None:
         self._word, self._as_json = word, as_json
@@ -271,12 +271,12 @@ class DeadLetterJob:
         self._task = self._bar.add_task(word, total=None)
 
     def report(self, state: Progress) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         self._state = state
         self._bar.update(self._task, completed=state.read, total=state.total)
 
     def run(self, url: str | None, work: _Work) -> Exit:
-        """Do the work and say how it ended."""
+        """Do the work and print how it ended."""
 
         async def whole() -> None:
             async with _handler(url) as handler:
@@ -325,7 +325,7 @@ def _with_name(which: LetterFilter, name: str | None) -> LetterFilter:
 
 
 def _is_letter(target: str) -> bool:
-    """Say whether a word is a dead letter's id: those contain a character that no queue's name has."""
+    """Say whether a word is a dead letter's id, which contains a character that no queue's name has."""
     return "#" in target
 
 

@@ -60,7 +60,7 @@ def doctor(
 
 
 def show(address: str, findings: list[Finding]) -> None:
-    """Print the table of all checks, then an explanation of each that is not fine."""
+    """Print the table of all checks, then an explanation of each finding that is not ok."""
     console = results()
     console.print(table(findings))
     for finding in findings:
@@ -73,7 +73,7 @@ def show(address: str, findings: list[Finding]) -> None:
 
 
 def table(findings: list[Finding]) -> Table:
-    """Return the overview."""
+    """Return the table of all checks."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     view.add_column("check", no_wrap=True)
     view.add_column("", no_wrap=True)

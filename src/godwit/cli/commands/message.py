@@ -1,4 +1,4 @@
-"""`godwit message`: where one message stands, and discarding one that waits."""
+"""`godwit message`: the status of one message, and discarding one that waits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class MessageNotWaiting(NotFoundError):
 
 
 class MessageUnknown(NotFoundError):
-    """The store knows no message of that id."""
+    """The store has no message of that id."""
 
     def __init__(self, message_id: str) -> None:
         self.message_id = message_id
@@ -77,13 +77,13 @@ def show(
         if settings.store_url is None:
             raise StoreRequired("godwit message")
         async with connect_for(settings) as broker, connect_store(settings.store_url) as opened_store:
-            found = await status_of(broker, opened_store, message_id)
-        if found is None:
+            status = await status_of(broker, opened_store, message_id)
+        if status is None:
             raise MessageUnknown(message_id)
         if as_json:
-            print_json(status_document(found))
+            print_json(status_document(status))
         else:
-            print_status(found, results())
+            print_status(status, results())
         return Exit.OK
 
     return asyncio.run(run())

@@ -45,7 +45,7 @@ EXAMPLES = """Examples:
 
 
 class PublishStopped(PartialPublish):
-    """A file was published in part; says how to go on."""
+    """A file was published in part; the remedy says how to continue."""
 
     def __init__(self, accepted: tuple[str, ...], cause: str, line: int, named: bool) -> None:
         super().__init__(accepted, cause)
@@ -60,7 +60,7 @@ class PublishStopped(PartialPublish):
 
 
 class MessageTemplate:
-    """What all messages of one command have in common."""
+    """The fields that all messages of one command share."""
 
     def __init__(self, queue: QueueName, id: str | None, **fields: Any) -> None:
         self.queue, self.id, self._fields = queue, id, fields
@@ -70,7 +70,7 @@ class MessageTemplate:
         return Message(id=MessageId(self.id) if self.id else new_message_id(), payload=content, **self._shared())
 
     def line(self, number: int, content: Any) -> Message:
-        """Return the message of a line; with --id its id is made from the line's number."""
+        """Return the message of a line; with --id its id contains the line's number."""
         name = MessageId(f"{self.id}-{number}") if self.id else new_message_id()
         return Message(id=name, payload=content, **self._shared())
 
@@ -256,7 +256,7 @@ class PublishRun:
 
 
 class UndeclaredQueue(QueueNotFound):
-    """The queue does not exist, and the command was not told to create it."""
+    """The queue does not exist, and --declare was not given."""
 
     @property
     def remedy(self) -> str:

@@ -79,7 +79,7 @@ def pull(
 
 
 async def _print_and_settle(broker: Broker, deliveries: list[Delivery], outcome: str, *, as_json: bool) -> Exit:
-    """Print first, settle then: when the reader of the pipe is gone, nothing is acked that nobody saw."""
+    """Print first, settle afterwards: when the pipe's reader is gone, no unseen message is acked."""
     try:
         _print(deliveries, outcome, as_json=as_json)
     except BaseException:
@@ -107,7 +107,7 @@ def _print(deliveries: list[Delivery], outcome: str, *, as_json: bool) -> None:
 
 
 def worker_name() -> str:
-    """Return the name under which the journal knows this process."""
+    """Return the name of this process in the journal."""
     return f"cli@{socket.gethostname()}:{os.getpid()}"
 
 

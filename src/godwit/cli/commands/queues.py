@@ -1,4 +1,4 @@
-"""`godwit queues`: how much every queue and group holds, once or live."""
+"""`godwit queues`: the depths of every queue and group, once or live."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def _select(broker: Broker, names: tuple[str, ...]) -> list[QueueStats]:
 
 
 class QueueOverview(msgspec.Struct, frozen=True):
-    """What one look found."""
+    """The queues, holds and producers at one moment."""
 
     stats: list[QueueStats]
     held: Holds
@@ -95,24 +95,26 @@ class QueueOverview(msgspec.Struct, frozen=True):
 async def _overview(broker: Broker, names: tuple[str, ...]) -> QueueOverview:
     stats = await _select(broker, names)
     chosen = {queue.name for queue in stats}
-    heard = [one for one in await producers(broker.shared) if not names or not chosen.isdisjoint(one.queues)]
+    heard = [
+        producer for producer in await producers(broker.shared) if not names or not chosen.isdisjoint(producer.queues)
+    ]
     return QueueOverview(stats, await holds(broker.shared), heard)
 
 
-def _show_once(found: QueueOverview, *, as_json: bool) -> Exit:
+def _show_once(overview: QueueOverview, *, as_json: bool) -> Exit:
     if as_json:
-        print_json(found.documents())
-    elif found.stats:
-        results().print(overview_view(found))
+        print_json(overview.documents())
+    elif overview.stats:
+        results().print(overview_view(overview))
     else:
         remarks().print("There are no queues yet. Make one: godwit publish QUEUE PAYLOAD --declare")
-    return Exit.OK if found.stats else Exit.EMPTY
+    return Exit.OK if overview.stats else Exit.EMPTY
 
 
-def overview_view(found: QueueOverview, rates: Mapping[QueueName, float] | None = None) -> Group:
-    """Return what a person reads: the queues, and their producers when there are any."""
-    queues = table(found.stats, found.held, rates)
-    return Group(queues, Text(), producers_table(found.producers)) if found.producers else Group(queues)
+def overview_view(overview: QueueOverview, rates: Mapping[QueueName, float] | None = None) -> Group:
+    """Return the tables of queues and, if there are any, of producers."""
+    queues = table(overview.stats, overview.held, rates)
+    return Group(queues, Text(), producers_table(overview.producers)) if overview.producers else Group(queues)
 
 
 async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times: int | None, *, as_json: bool) -> Exit:
@@ -123,20 +125,20 @@ async def _watch(broker: Broker, names: tuple[str, ...], every: timedelta, times
         live.start()
     try:
         while True:
-            found = await _overview(broker, names)
-            stats, now = found.stats, time.monotonic()
+            overview = await _overview(broker, names)
+            stats, now = overview.stats, time.monotonic()
             rates = {
                 queue.name: (queue.published - before.get(queue.name, queue.published)) / (now - since)
                 for queue in stats
             }
             before, since = {queue.name: queue.published for queue in stats}, now
             if as_json:
-                print_json(found.documents())
+                print_json(overview.documents())
                 console.file.flush()
             elif live:
-                live.update(overview_view(found, rates), refresh=True)
+                live.update(overview_view(overview, rates), refresh=True)
             else:
-                console.print(overview_view(found, rates))
+                console.print(overview_view(overview, rates))
             looks += 1
             if looks == times:
                 return Exit.OK
@@ -150,9 +152,14 @@ def as_document(queue: QueueStats, held: Holds, known: Iterable[ProducerStats] =
     """Return a queue as the JSON document that `docs/cli.md` describes."""
     document: dict[str, Any] = msgspec.to_builtins(queue)
     document["producers"] = [
-        {"name": one.name, "instance": one.instance, "accepted": one.queues[queue.name], "per_second": one.per_second}
-        for one in known
-        if queue.name in one.queues
+        {
+            "name": producer.name,
+            "instance": producer.instance,
+            "accepted": producer.queues[queue.name],
+            "per_second": producer.per_second,
+        }
+        for producer in known
+        if queue.name in producer.queues
     ]
     for group, stats in zip(document["groups"], queue.groups, strict=True):
         group["depth"] = stats.depth
@@ -161,7 +168,7 @@ def as_document(queue: QueueStats, held: Holds, known: Iterable[ProducerStats] =
 
 
 def table(stats: Iterable[QueueStats], held: Holds, rates: Mapping[QueueName, float] | None = None) -> Table:
-    """Return the table a person reads; `rates` adds how many messages a second are published."""
+    """Return the table of queues; `rates` adds how many messages a second are published."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("queue", "group"):
         view.add_column(name, no_wrap=True, overflow="ellipsis")
@@ -172,10 +179,10 @@ def table(stats: Iterable[QueueStats], held: Holds, rates: Mapping[QueueName, fl
     view.add_column("full", no_wrap=True, min_width=4)
     view.add_column("state", no_wrap=True, min_width=6)
     for queue in stats:
-        for place, group in enumerate(queue.groups):
-            rate = [] if rates is None else ["" if place else f"{rates[queue.name]:,.0f}"]
+        for index, group in enumerate(queue.groups):
+            rate = [] if rates is None else ["" if index else f"{rates[queue.name]:,.0f}"]
             view.add_row(
-                "" if place else queue.name,
+                "" if index else queue.name,
                 group.name,
                 *_numbers(group),
                 *rate,
@@ -186,15 +193,15 @@ def table(stats: Iterable[QueueStats], held: Holds, rates: Mapping[QueueName, fl
 
 
 def producers_table(known: Iterable[ProducerStats]) -> Table:
-    """Return the producers that a person reads of."""
+    """Return the table of producers."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     view.add_column("producer", no_wrap=True, overflow="ellipsis")
     for name in ("accepted", "failed", "per second"):
         view.add_column(name, justify="right", no_wrap=True, min_width=len(name))
     view.add_column("queues", overflow="fold")
-    for one in known:
-        numbers = (f"{one.accepted:,}", f"{one.failed:,}", f"{one.per_second:,.1f}")
-        view.add_row(visible(one.name), *numbers, visible(", ".join(sorted(one.queues))))
+    for producer in known:
+        numbers = (f"{producer.accepted:,}", f"{producer.failed:,}", f"{producer.per_second:,.1f}")
+        view.add_row(visible(producer.name), *numbers, visible(", ".join(sorted(producer.queues))))
     return view
 
 

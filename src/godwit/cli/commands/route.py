@@ -50,7 +50,7 @@ def route(
     settings = settings_for(file=config)
     steps = Router(settings.queues, default_queue=settings.default_queue).explain(asked)
     queue = next((step.queue for step in steps if step.chosen), None)
-    declared = queue in {one.name for one in settings.queues}
+    declared = queue in {spec.name for spec in settings.queues}
     if as_json:
         print_json({"queue": queue, "declared": declared, "steps": steps})
         return Exit.OK if queue else Exit.NOT_FOUND
@@ -63,7 +63,7 @@ def route(
 
 
 def read(text: str) -> Message:
-    """Return the message that a JSON object describes; what it leaves out has its default."""
+    """Return the message that a JSON object describes; missing fields have their defaults."""
     fields: Any = parse_payload(text, place="MESSAGE")
     if not isinstance(fields, dict):
         raise InvalidMessage("MESSAGE", "is not a JSON object", 'Write it like {"type": "urgent", "priority": 90}.')
@@ -77,7 +77,7 @@ def read(text: str) -> Message:
 
 
 def table(steps: list[Step]) -> Table:
-    """Return the steps as a person reads them; the arrow marks the choice."""
+    """Return the steps as a table; the arrow marks the choice."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("", "step", "queue", "why"):
         view.add_column(name, overflow="fold")

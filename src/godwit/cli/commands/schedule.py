@@ -1,4 +1,4 @@
-"""`godwit schedule`: messages due later, or again and again, and campaigns of many."""
+"""`godwit schedule`: messages due later or repeatedly, and campaigns of many."""
 
 from __future__ import annotations
 
@@ -156,17 +156,17 @@ def list_schedules(
     """
 
     async def run(mq: MessageQueueManager) -> Exit:
-        found = await mq.scheduler.list(status=status, queue=queue, limit=limit)
+        schedules = await mq.scheduler.list(status=status, queue=queue, limit=limit)
         waiting = [] if status is not None else await mq.scheduler.upcoming(limit=limit)
-        waiting = [one for one in waiting if queue in (None, one.queue)]
+        waiting = [firing for firing in waiting if queue in (None, firing.queue)]
         if as_json:
-            for document in (*map(schedule_document, found), *map(firing_document, waiting)):
+            for document in (*map(schedule_document, schedules), *map(firing_document, waiting)):
                 print_json(document)
-        elif found or waiting:
-            results().print(schedule_table(found, waiting))
+        elif schedules or waiting:
+            results().print(schedule_table(schedules, waiting))
         else:
             remarks().print("Nothing is scheduled.")
-        return Exit.OK if found or waiting else Exit.EMPTY
+        return Exit.OK if schedules or waiting else Exit.EMPTY
 
     return _run_with_manager(url, store, run)
 
@@ -176,7 +176,7 @@ def show(schedule_id: Id, url: Url = None, store: Store = None, as_json: Json = 
 
     async def run(mq: MessageQueueManager) -> Exit:
         try:
-            found = await mq.scheduler.get(schedule_id)
+            schedule = await mq.scheduler.get(schedule_id)
         except ScheduleNotFound:
             firing = await mq.scheduler.firing(schedule_id)
             if firing is None:
@@ -189,9 +189,9 @@ def show(schedule_id: Id, url: Url = None, store: Store = None, as_json: Json = 
         analytics = await mq.scheduler.analytics(schedule_id)
         coming = await mq.scheduler.preview(schedule_id, 5)
         if as_json:
-            print_json({**schedule_document(found), "next": coming, "lateness": analytics.lateness})
+            print_json({**schedule_document(schedule), "next": coming, "lateness": analytics.lateness})
         else:
-            show_schedule(results(), found, coming, analytics.lateness)
+            show_schedule(results(), schedule, coming, analytics.lateness)
         return Exit.OK
 
     return _run_with_manager(url, store, run)
@@ -218,9 +218,9 @@ def preview(
         return _print_times(preview_rule(rule, after_ms=now_ms, count=count), timezone, as_json=as_json)
 
     async def run(mq: MessageQueueManager) -> Exit:
-        found = await mq.scheduler.get(str(schedule_id))
-        coming = await mq.scheduler.preview(found.id, count)
-        return _print_times(list(coming), found.rule.timezone, as_json=as_json)
+        schedule = await mq.scheduler.get(str(schedule_id))
+        coming = await mq.scheduler.preview(schedule.id, count)
+        return _print_times(list(coming), schedule.rule.timezone, as_json=as_json)
 
     return _run_with_manager(url, store, run)
 

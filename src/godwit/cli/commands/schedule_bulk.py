@@ -1,4 +1,4 @@
-"""`godwit schedule load` and `godwit schedule campaign`: many messages at once, and taking them back."""
+"""`godwit schedule load` and `godwit schedule campaign`: many messages at once, and cancelling them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def load(
 
 
 async def _load(mq: MessageQueueManager, campaign: str, file: Path, template: Message, *, quiet: bool) -> Loaded:
-    """Load a file with a bar that shows how much of it was read."""
+    """Load a file with a bar that shows how much of it has been read."""
     console = remarks()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     lines, size = _open(file)

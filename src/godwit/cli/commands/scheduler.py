@@ -1,4 +1,4 @@
-"""`godwit scheduler`: bring what is scheduled to the broker in time."""
+"""`godwit scheduler`: publish scheduled messages when they are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`godwit ack` and `godwit nack`: settle what `godwit pull --keep` took."""
+"""`godwit ack` and `godwit nack`: settle messages that `godwit pull --keep` leased."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def demo(
 
 
 def _check_spark() -> None:
-    """Refuse before the play what would fail after it."""
+    """Refuse before the run what would fail after it."""
     from godwit.pipeline.spark.session import check_java
 
     check_java()

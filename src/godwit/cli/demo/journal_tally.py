@@ -1,4 +1,4 @@
-"""The journal, read along: what happened so far, and who holds what at this moment."""
+"""A tally of the journal: counts of events, and the leases of each worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDS_A_LEASE = frozenset(
 
 
 class JournalTally:
-    """Counts events by place, keeps who leased what, and folds the live state."""
+    """Counts events by group, keeps the holder of every lease, and projects the live state."""
 
     def __init__(self) -> None:
         self.counts: defaultdict[QueueGroup, Counter[Event]] = defaultdict(Counter)
@@ -34,7 +34,7 @@ class JournalTally:
         self._positions: dict[str, Position] = {}
 
     async def follow(self, journal: Journal) -> None:
-        """Read on from where the last call ended, to the present end."""
+        """Read from the end of the last call to the journal's present end."""
         for shard in await journal.shards():
             while chunks := await journal.read(shard, self._positions.get(shard), limit=5_000):
                 for chunk in map(decode_chunk, chunks):
@@ -43,7 +43,7 @@ class JournalTally:
                     self._positions[shard] = Position(chunk.epoch, chunk.last_seq)
 
     def total(self, event: Event) -> int:
-        """Return how often something happened anywhere."""
+        """Return how often an event happened in all groups."""
         return sum(counts[event] for counts in self.counts.values())
 
     def held_by(self, worker: str) -> dict[Address, str]:
@@ -51,7 +51,7 @@ class JournalTally:
         return {address: name for address, (holder, name) in self.leases.items() if holder == worker}
 
     def median_waits(self, queue: str) -> dict[str, float]:
-        """Return the seconds that half of the messages of each lane waited less than, the highest lane first."""
+        """Return the median wait in seconds of each lane, the highest lane first."""
         return {
             lane.name.lower(): median(self.waits_ms[queue, lane]) / 1000
             for lane in reversed(Lane)
@@ -65,26 +65,26 @@ class JournalTally:
         self.projection.apply(row)
         if row["group"] is None:
             return
-        place, event = QueueGroup(QueueName(row["queue"]), GroupName(row["group"])), row["event"]
-        self.counts[place][event] += 1
+        group, event = QueueGroup(QueueName(row["queue"]), GroupName(row["group"])), row["event"]
+        self.counts[group][event] += 1
         match event:
             case Event.ENQUEUED | Event.SCHEDULED:
-                self.arrived[place].add(row["message_id"])
+                self.arrived[group].add(row["message_id"])
             case Event.DELIVERED:
-                self._delivered(place, row)
+                self._delivered(group, row)
             case Event.ACKED:
-                self.acked[place].add(row["message_id"])
+                self.acked[group].add(row["message_id"])
             case Event.LEASE_EXPIRED:
-                self.ran_out[place].add(row["message_id"])
+                self.ran_out[group].add(row["message_id"])
         if event in _ENDS_A_LEASE:
-            self.leases.pop((*place, row["publish_seq"]), None)
+            self.leases.pop((*group, row["publish_seq"]), None)
 
-    def _delivered(self, place: QueueGroup, row: dict[str, Any]) -> None:
-        self.leases[(*place, row["publish_seq"])] = (row["worker"], row["message_id"])
+    def _delivered(self, group: QueueGroup, row: dict[str, Any]) -> None:
+        self.leases[(*group, row["publish_seq"])] = (row["worker"], row["message_id"])
         if row["attempt"] > 1:
             return
-        self.waits_ms[place.queue, row["lane"]].append(row["wait_ms"])
+        self.waits_ms[group.queue, row["lane"]].append(row["wait_ms"])
         if row["ordering_key"] is not None:
-            key = (place, row["ordering_key"])
-            self.disorder[place] += row["publish_seq"] < self._newest.get(key, 0)
+            key = (group, row["ordering_key"])
+            self.disorder[group] += row["publish_seq"] < self._newest.get(key, 0)
             self._newest[key] = row["publish_seq"]

@@ -1,4 +1,4 @@
-"""The end of the demo: the pipeline over what was just played, in one Spark session."""
+"""The pipeline over the demo's journal, in one Spark session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MASTER: Final = "local[2]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSummary:
-    """What the pipeline made of a play."""
+    """The pipeline's results for a run of the demo."""
 
     days: list[DayNumbers]
     audit: AuditResult
@@ -39,13 +39,13 @@ class PipelineSummary:
         return self.audit.verdict == "clean"
 
     def document(self) -> dict[str, Any]:
-        """Return it as scripts read it."""
+        """Return the summary as a JSON document."""
         audit = {"verdict": str(self.audit.verdict), "counts": dict(self.audit.counts), "open": self.audit.open}
         return {"days": msgspec.to_builtins(self.days), "audit": audit, "page": str(self.page)}
 
 
 def summarise(url: str, folder: Path, page: Path, *, quiet: bool) -> PipelineSummary:
-    """Archive, count and audit what was played, from the broker's own listing, and write the report's page."""
+    """Archive, count and audit the demo's journal against the broker's own listing, and write the report's page."""
     from godwit.pipeline.jobs.audit import AuditSettings, audit_in_session
     from godwit.pipeline.jobs.report import ReportSettings, report_in_session
     from godwit.pipeline.jobs.run import PARTS, RunSettings
@@ -67,14 +67,14 @@ def summarise(url: str, folder: Path, page: Path, *, quiet: bool) -> PipelineSum
     return PipelineSummary(days=days, audit=verdict, report=made, page=page)
 
 
-def show(console: Console, found: PipelineSummary) -> None:
-    """Print analytics, audit, headline and where the page is."""
+def show(console: Console, summary: PipelineSummary) -> None:
+    """Print analytics, audit, headline and the path of the page."""
     console.print()
     console.print(Text("The same story from the journal, through Spark", "bold"))
-    console.print(day_table(found.days))
+    console.print(day_table(summary.days))
     console.print()
-    show_audit(found.audit)
+    show_audit(summary.audit)
     console.print()
-    console.print(headline(found.report))
+    console.print(headline(summary.report))
     console.print()
-    console.print(f"Report with plots: {found.page}", soft_wrap=True)
+    console.print(f"Report with plots: {summary.page}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The demo's processes: started, frozen, killed, stopped."""
+"""The demo's processes: started, suspended, killed, stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from godwit.cli.demo.records import ProcessSettings
 
 
 class DemoProcess:
-    """One process and what became of it."""
+    """A process of the demo and how it ended."""
 
     def __init__(self, part: ProcessSettings, module: str, folder: Path) -> None:
         self.name = part.name
@@ -42,24 +42,24 @@ class DemoProcess:
 
     @property
     def crashed(self) -> bool:
-        """Say whether it ended by itself and badly."""
+        """Say whether the process ended by itself and with an error."""
         return not self.killed and self.code not in (None, 0)
 
     def freeze(self) -> None:
-        """Stop it where it stands, so that what it holds can be looked up while it cannot let go."""
+        """Suspend the process, so that its leases can be read while it cannot settle them."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume the process."""
         os.kill(self.pid, signal.SIGCONT)
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM: finish what you have, and leave."""
+        """Send SIGTERM: the process finishes its messages and ends."""
         self._process.terminate()
 
     def wait_or_kill(self, seconds: float) -> None:
-        """Wait for its end, and bring it about when that takes too long."""
+        """Wait for the process to end; kill it after `seconds`."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -67,14 +67,14 @@ class DemoProcess:
             self._process.wait()
 
     def kill(self) -> None:
-        """Kill it with signal 9."""
+        """Kill the process with signal 9."""
         self.killed = True
         self._process.kill()
         self._process.wait()
 
 
 def stop_all(players: Iterable[DemoProcess], seconds: float = 5) -> None:
-    """Ask all that still run to finish; kill those that do not."""
+    """Ask all running processes to stop; kill those that do not."""
     running = [player for player in players if player.code is None]
     for player in running:
         player.ask_to_stop()

@@ -1,4 +1,4 @@
-"""A publisher process of the demo: publishes its share and records every id it got a receipt for."""
+"""A publisher process of the demo: publishes its share and records the id of every receipt."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The reconciliation: what publishers and workers recorded, against what the broker says.
+"""The reconciliation: the records of publishers and workers, compared with what the broker says.
 
 Nothing is taken from one side alone. A message is *done* when a worker's record says so, *dead* or *open* when the
-journal says so, and *lost* when a publisher got a receipt and nobody knows it any more.
+journal says so, and *lost* when a publisher got a receipt and neither side has the message any more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from godwit.cli.demo.workload import GROUPS, ORDERS, QueueGroup
 
 
 class GroupBalance(msgspec.Struct, frozen=True, kw_only=True):
-    """The books of one place. Numbers count messages; `twice` those handled more than once."""
+    """The balance of one group. Numbers count messages; `twice` those handled more than once."""
 
     queue: str
     group: str
@@ -33,19 +33,19 @@ class GroupBalance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """The books of all places, and every sentence that speaks against them."""
+    """The balances of all groups, and a sentence for each problem."""
 
     lines: tuple[GroupBalance, ...]
     held: int
     slow: int
-    """Leases that ran out although their worker lived: the machine was too slow for them."""
+    """Leases that ran out although their worker was alive: the machine was too slow for them."""
     problems: tuple[str, ...]
     waits: dict[str, float]
     """Median seconds an order waited, by lane."""
 
     @property
     def reconciled(self) -> bool:
-        """Say whether the books balance."""
+        """Say whether there is no problem."""
         return not self.problems
 
     def total(self, column: str) -> int:
@@ -62,7 +62,7 @@ def reconcile(
     held: Mapping[QueueGroup, Collection[str]],
     incidents: Iterable[str] = (),
 ) -> Reconciliation:
-    """Compare the records with the journal, the dead letters and the stats, place by place."""
+    """Compare the records with the journal, the dead letters and the stats, group by group."""
     accepted: defaultdict[str, dict[str, bool]] = defaultdict(dict)
     handled: defaultdict[QueueGroup, list[Handled]] = defaultdict(list)
     for entry in entries:
@@ -70,34 +70,34 @@ def reconcile(
             accepted[entry.queue][entry.id] = entry.doomed
         else:
             handled[QueueGroup(entry.queue, entry.group)].append(entry)  # names as recorded
-    books = [
+    records = [
         _GroupRecords(
-            place,
-            accepted[place.queue],
-            handled[place],
+            group,
+            accepted[group.queue],
+            handled[group],
             tally,
-            stats[place],
-            set(letters[place]),
-            set(held.get(place, ())),
+            stats[group],
+            set(letters[group]),
+            set(held.get(group, ())),
         )
-        for place in GROUPS
+        for group in GROUPS
     ]
-    problems = [*incidents, *(problem for book in books for problem in book.problems())]
+    problems = [*incidents, *(problem for record in records for problem in record.problems())]
     return Reconciliation(
-        lines=tuple(book.line for book in books),
+        lines=tuple(record.line for record in records),
         held=sum(map(len, held.values())),
-        slow=sum(len(tally.ran_out[place] - set(held.get(place, ()))) for place in GROUPS),
+        slow=sum(len(tally.ran_out[group] - set(held.get(group, ()))) for group in GROUPS),
         problems=tuple(problems),
         waits=tally.median_waits(ORDERS),
     )
 
 
 class _GroupRecords:
-    """Both sides of one place."""
+    """Both sides of one group."""
 
     def __init__(
         self,
-        place: QueueGroup,
+        group: QueueGroup,
         accepted: dict[str, bool],
         handled: list[Handled],
         tally: JournalTally,
@@ -105,8 +105,8 @@ class _GroupRecords:
         letters: set[str],
         held: set[str],
     ) -> None:
-        self._place, self._tally, self._stats, self._letters, self._held = place, tally, stats, letters, held
-        copies = [copy for copy in tally.projection.copies.values() if (copy.queue, copy.group) == place]
+        self._group, self._tally, self._stats, self._letters, self._held = group, tally, stats, letters, held
+        copies = [copy for copy in tally.projection.copies.values() if (copy.queue, copy.group) == group]
         self._accepted = set(accepted)
         self._doomed = {name for name, doomed in accepted.items() if doomed}
         self._dead = {copy.message_id for copy in copies if copy.state == "dead"}
@@ -119,47 +119,47 @@ class _GroupRecords:
     @property
     def line(self) -> GroupBalance:
         return GroupBalance(
-            queue=self._place.queue,
-            group=self._place.group,
+            queue=self._group.queue,
+            group=self._group.group,
             published=len(self._accepted),
             done=len(self._recorded - self._dead - self._open),
             dead=len(self._dead),
             open=len(self._open),
             lost=len(self._lost),
             twice=len(self._twice),
-            out_of_order=self._out_of_order + self._tally.disorder[self._place],
+            out_of_order=self._out_of_order + self._tally.disorder[self._group],
         )
 
     def problems(self) -> list[str]:
         """Return a sentence for each disagreement."""
-        tally, place, line = self._tally, self._place, self.line
+        tally, group, line = self._tally, self._group, self.line
         doubtful: dict[str, Any] = {
-            "accepted by a receipt but not in the journal": self._accepted - tally.arrived[place],
-            "in the journal but in no publisher's record": tally.arrived[place] - self._accepted,
+            "accepted by a receipt but not in the journal": self._accepted - tally.arrived[group],
+            "in the journal but in no publisher's record": tally.arrived[group] - self._accepted,
             "lost: accepted, and neither done, dead nor open": self._lost,
-            "acked in the journal but in no worker's record": tally.acked[place] - self._recorded,
-            "handled but neither acked nor open": self._recorded - tally.acked[place] - self._open,
-            "both done and dead": tally.acked[place] & self._dead,
+            "acked in the journal but in no worker's record": tally.acked[group] - self._recorded,
+            "handled but neither acked nor open": self._recorded - tally.acked[group] - self._open,
+            "both done and dead": tally.acked[group] & self._dead,
             "handled twice without having been held by the killed worker, nor a lease that ran out": (
-                self._twice - self._held - tally.ran_out[place]
+                self._twice - self._held - tally.ran_out[group]
             ),
             "dead although handling them works": self._dead - self._doomed,
             "done although handling them cannot work": self._recorded & self._doomed,
             "dead in the journal but not among the dead letters, or the reverse": self._dead ^ self._letters,
         }
-        found = [
-            f"{place.queue}/{place.group}: {len(ids):,} {what} ({_some(ids)})" for what, ids in doubtful.items() if ids
+        sentences = [
+            f"{group.queue}/{group.group}: {len(ids):,} {what} ({_some(ids)})" for what, ids in doubtful.items() if ids
         ]
         if line.out_of_order:
-            found.append(f"{place.queue}/{place.group}: {line.out_of_order:,} out of order within their key")
+            sentences.append(f"{group.queue}/{group.group}: {line.out_of_order:,} out of order within their key")
         if line.published != line.done + line.dead + line.open:
-            found.append(f"{place.queue}/{place.group}: {line.published:,} published is not done + dead + open")
+            sentences.append(f"{group.queue}/{group.group}: {line.published:,} published is not done + dead + open")
         if (self._stats.depth, self._stats.dead) != (len(self._open), len(self._dead)):
-            found.append(
-                f"{place.queue}/{place.group}: stats say {self._stats.depth:,} open and {self._stats.dead:,} dead, "
+            sentences.append(
+                f"{group.queue}/{group.group}: stats say {self._stats.depth:,} open and {self._stats.dead:,} dead, "
                 f"the journal {len(self._open):,} and {len(self._dead):,}"
             )
-        return found
+        return sentences
 
 
 def out_of_order(handled: Iterable[Handled]) -> int:

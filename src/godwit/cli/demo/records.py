@@ -1,6 +1,6 @@
-"""What publishers and workers did, each in a file of its own: the witnesses of the reconciliation.
+"""Records of what publishers and workers did, one file each, for the reconciliation.
 
-They know nothing of the broker's file, so that a fault of the broker cannot hide in both.
+They are independent of the broker's file, so that a fault of the broker cannot hide in both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Handled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A worker had the effect of this message, the `turn`th of its ordering key."""
+    """A worker handled this message, the `turn`th of its ordering key."""
 
     id: str
     queue: str
@@ -34,7 +34,7 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process of the demo is told when it is started. `forget` leaves out the n-th line of its record."""
+    """The settings of a process of the demo. `forget` leaves out the n-th line of its record."""
 
     name: str
     url: str
@@ -71,12 +71,12 @@ _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Accepted | Handled)
 
 
 def read(paths: Iterable[Path]) -> Iterator[Accepted | Handled]:
-    """Give all entries of some files; a last line cut off by a kill is none."""
+    """Yield all entries of some files; a last line cut off by a kill is skipped."""
     for path in sorted(paths):
         whole, _, _cut_off = path.read_bytes().rpartition(b"\n")
         yield from (_decoder.decode(line) for line in whole.splitlines())
 
 
 def settings_from(argument: str) -> ProcessSettings:
-    """Read what the director wrote on the command line."""
+    """Parse the settings that the runner put on the command line."""
     return msgspec.json.decode(argument, type=ProcessSettings)

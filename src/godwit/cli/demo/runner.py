@@ -1,4 +1,4 @@
-"""Plays the demo: starts the processes, watches the journal, kills one worker, asks for the verdict."""
+"""Runs the demo: starts the processes, follows the journal, kills one worker, reconciles at the end."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ KILL_AT: Final = 0.35
 """The share of the messages handled when the victim is killed: in the middle, with time to recover."""
 FULL_HANDS: Final = 5
 PATIENCE: Final = 15
-"""So many times the victim may go on because it holds less; then a single message is enough."""
+"""How often the victim is spared for holding fewer; then a single message is enough."""
 LETTERS_PAGE: Final = 1_000
 
 
 class DemoSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for. `sabotage` makes a worker ack something it did not record, which the verdict must notice."""
+    """The settings of a run. `sabotage` makes a worker ack an unrecorded message, which must be noticed."""
 
     url: str
     folder: Path
@@ -46,7 +46,7 @@ class DemoSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoState(msgspec.Struct, frozen=True):
-    """What can be seen at one moment."""
+    """The state of the demo at one moment."""
 
     elapsed: float
     planned: int
@@ -57,19 +57,19 @@ class DemoState(msgspec.Struct, frozen=True):
 
 
 class DemoView(Protocol):
-    """Whoever watches."""
+    """A view of a running demo."""
 
-    def scene(self, scene: DemoState) -> None:
-        """See how things are now."""
+    def update(self, state: DemoState) -> None:
+        """Show the present state."""
         ...
 
     def event(self, elapsed: float, text: str) -> None:
-        """Hear of something that happened."""
+        """Show an event."""
         ...
 
 
 class DemoRun:
-    """One performance."""
+    """One run of the demo."""
 
     def __init__(self, play: DemoSettings, view: DemoView) -> None:
         self._play, self._view = play, view
@@ -84,12 +84,12 @@ class DemoRun:
         self._began = time.monotonic()
 
     async def perform(self) -> Reconciliation:
-        """Play it from beginning to end."""
+        """Run the demo from beginning to end."""
         async with connect(self._play.url) as broker:
             for spec in SPECS:
                 await broker.declare(spec, QUEUES[spec.name])
             try:
-                self._raise_curtain()
+                self._start_processes()
                 while not await self._finished(broker):
                     await self._maybe_kill(broker)
                     self._notice_recovery()
@@ -104,7 +104,7 @@ class DemoRun:
         """Seconds since the beginning."""
         return time.monotonic() - self._began
 
-    def _raise_curtain(self) -> None:
+    def _start_processes(self) -> None:
         share, rest = divmod(self._play.messages, PUBLISHERS)
         for number in range(PUBLISHERS):
             part = self._part("publisher", number, messages=share + (number < rest))
@@ -132,25 +132,25 @@ class DemoRun:
         )
 
     async def _finished(self, broker: Broker) -> bool:
-        """Look, show, and say whether there is nothing left to do, or no use in waiting."""
-        publishing = any(player.code is None for player in self._publishers)
+        """Update the view; say whether nothing is left to do, or waiting is of no use."""
+        publishing = any(process.code is None for process in self._publishers)
         stats = await stats_of(broker)
         await self._tally.follow(broker.journal)
         published = len(set[str]().union(*self._tally.arrived.values()))
-        self._view.scene(
+        self._view.update(
             DemoState(self.elapsed, self._play.messages, published, stats, self._tally, tuple(self._workers))
         )
-        for player in (*self._publishers, *self._workers):
-            if player.crashed:
+        for process in (*self._publishers, *self._workers):
+            if process.crashed:
                 self._incidents.append(
-                    f"{player.name} ended with code {player.code}; its last words are in {player.log}"
+                    f"{process.name} ended with code {process.code}; its last words are in {process.log}"
                 )
         if self.elapsed > self._play.limit_seconds:
             self._incidents.append(f"it was not finished after {self._play.limit_seconds:.0f} s")
         return bool(self._incidents) or (not publishing and all(group.depth == 0 for group in stats.values()))
 
     async def _maybe_kill(self, broker: Broker) -> None:
-        """Kill the last of the first workers, once, and only while it provably holds something."""
+        """Kill the last of the first workers, once, and only while it provably holds a message."""
         if self._held or self._tally.total(Event.ACKED) < KILL_AT * self._play.messages:
             return
         victim = self._workers[self._play.workers - 1]
@@ -187,10 +187,10 @@ class DemoRun:
             self._event(f"other workers have finished all of them ({since})")
 
     async def _verdict(self, broker: Broker) -> Reconciliation:
-        """Read the journal again from its beginning, and compare it with what the processes recorded."""
+        """Read the journal again from its beginning, and reconcile it with the processes' records."""
         tally = JournalTally()
         await tally.follow(broker.journal)
-        held: dict[QueueGroup, set[str]] = {place: set() for place in GROUPS}
+        held: dict[QueueGroup, set[str]] = {group: set() for group in GROUPS}
         for address, name in self._held.items():
             held[group_of(address)].add(name)
         if not self._held and not self._incidents:
@@ -199,7 +199,7 @@ class DemoRun:
             read(self._play.folder.glob("*.ndjson")),
             tally,
             await stats_of(broker),
-            {place: await letters_of(broker, place) for place in GROUPS},
+            {group: await letters_of(broker, group) for group in GROUPS},
             held=held,
             incidents=self._incidents,
         )
@@ -209,20 +209,20 @@ class DemoRun:
 
 
 def group_of(address: Address) -> QueueGroup:
-    """Return where a copy waits."""
+    """Return the group of a copy."""
     return QueueGroup(QueueName(address[0]), GroupName(address[1]))
 
 
 async def stats_of(broker: Broker) -> dict[QueueGroup, GroupStats]:
-    """Return the numbers of each place."""
+    """Return the stats of each group."""
     return {QueueGroup(queue.name, group.name): group for queue in await broker.stats() for group in queue.groups}
 
 
-async def letters_of(broker: Broker, place: QueueGroup) -> list[str]:
-    """Return the ids of all dead letters of a place."""
+async def letters_of(broker: Broker, group: QueueGroup) -> list[str]:
+    """Return the ids of all dead letters of a group."""
     ids: list[str] = []
     after = None
-    while page := await broker.dead_letters.page(place.queue, group=place.group, after=after, limit=LETTERS_PAGE):
+    while page := await broker.dead_letters.page(group.queue, group=group.group, after=after, limit=LETTERS_PAGE):
         ids += [letter.envelope.id for letter in page]
         after = page[-1].id
     return ids

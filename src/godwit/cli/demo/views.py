@@ -1,4 +1,4 @@
-"""How the demo looks: a live picture in a terminal, plain lines elsewhere, and the table at the end."""
+"""Views of the demo: a live picture in a terminal, plain lines elsewhere, and the final table."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ BAR_WIDTH: Final = 40
 
 
 class Rates:
-    """How many messages a second were done lately, by place."""
+    """Messages done per second lately, by group."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, dict[QueueGroup, int]]] = deque()
 
-    def update(self, scene: DemoState) -> dict[QueueGroup, float]:
-        """Take a new look and return the rates."""
-        done = {place: scene.tally.counts[place][Event.ACKED] for place in GROUPS}
-        self._seen.append((scene.elapsed, done))
-        while len(self._seen) > 1 and self._seen[0][0] < scene.elapsed - RATE_WINDOW_SECONDS:
+    def update(self, state: DemoState) -> dict[QueueGroup, float]:
+        """Add a state and return the rates."""
+        done = {group: state.tally.counts[group][Event.ACKED] for group in GROUPS}
+        self._seen.append((state.elapsed, done))
+        while len(self._seen) > 1 and self._seen[0][0] < state.elapsed - RATE_WINDOW_SECONDS:
             self._seen.popleft()
         began, before = self._seen[0]
-        seconds = max(scene.elapsed - began, 0.001)
-        return {place: (done[place] - before[place]) / seconds for place in GROUPS}
+        seconds = max(state.elapsed - began, 0.001)
+        return {group: (done[group] - before[group]) / seconds for group in GROUPS}
 
 
 class LiveView:
-    """A picture that changes in place; events stay below it."""
+    """A picture that changes in place; events are listed below it."""
 
     def __init__(self, console: Console, title: str, story: str) -> None:
         self._title, self._story, self._rates = title, story, Rates()
@@ -55,17 +55,17 @@ class LiveView:
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
-    def scene(self, scene: DemoState) -> None:
-        """Draw it."""
+    def update(self, state: DemoState) -> None:
+        """Draw the state."""
         self._picture = Group(
-            Text.assemble((self._title, "bold"), f"   {scene.elapsed:5.1f} s"),
+            Text.assemble((self._title, "bold"), f"   {state.elapsed:5.1f} s"),
             Text(self._story, "dim"),
             Text(),
-            _published(scene),
+            _published(state),
             Text(),
-            _places(scene, self._rates.update(scene)),
+            _groups(state, self._rates.update(state)),
             Text(),
-            _workers(scene),
+            _workers(state),
             Text(),
         )
         self._draw()
@@ -92,23 +92,23 @@ class PlainView:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def scene(self, scene: DemoState) -> None:
-        """Print the sums, if it is time."""
-        rate = sum(self._rates.update(scene).values())
-        if scene.elapsed < self._due:
+    def update(self, state: DemoState) -> None:
+        """Print the totals, if they are due."""
+        rate = sum(self._rates.update(state).values())
+        if state.elapsed < self._due:
             return
-        self._due = scene.elapsed + PLAIN_EVERY_SECONDS
-        groups, tally = scene.stats.values(), scene.tally
+        self._due = state.elapsed + PLAIN_EVERY_SECONDS
+        groups, tally = state.stats.values(), state.tally
         self._line(
-            scene.elapsed,
-            f"published {scene.published:,}  ready {sum(group.ready + group.blocked for group in groups):,}"
+            state.elapsed,
+            f"published {state.published:,}  ready {sum(group.ready + group.blocked for group in groups):,}"
             f"  delayed {sum(group.delayed for group in groups):,}  leased {sum(group.leased for group in groups):,}"
             f"  done {tally.total(Event.ACKED):,} ({rate:,.0f}/s)  retries {tally.total(Event.NACKED):,}"
             f"  dead {sum(group.dead for group in groups):,}",
         )
 
     def event(self, elapsed: float, text: str) -> None:
-        """Print it."""
+        """Print the event."""
         self._line(elapsed, text)
 
     def _line(self, elapsed: float, text: str) -> None:
@@ -117,7 +117,7 @@ class PlainView:
 
 
 class SilentView:
-    """For scripts, which read only the end."""
+    """A view without output, for scripts."""
 
     def __enter__(self) -> Self:
         return self
@@ -125,17 +125,17 @@ class SilentView:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def scene(self, scene: DemoState) -> None:
-        """Look away."""
+    def update(self, state: DemoState) -> None:
+        """Ignore the state."""
 
     def event(self, elapsed: float, text: str) -> None:
-        """Look away."""
+        """Ignore the event."""
 
 
-def _published(scene: DemoState) -> Table:
+def _published(state: DemoState) -> Table:
     row = Table.grid(padding=(0, 1))
-    bar = ProgressBar(total=max(scene.planned, 1), completed=scene.published, width=BAR_WIDTH)
-    row.add_row("published", bar, f"{scene.published:,} of {scene.planned:,}")
+    bar = ProgressBar(total=max(state.planned, 1), completed=state.published, width=BAR_WIDTH)
+    row.add_row("published", bar, f"{state.published:,} of {state.planned:,}")
     return row
 
 
@@ -152,38 +152,38 @@ def _number(number: float, style: str = "") -> Text:
     return Text(f"{number:,.0f}", style if number else "dim")
 
 
-def _places(scene: DemoState, rates: dict[QueueGroup, float]) -> Table:
+def _groups(state: DemoState, rates: dict[QueueGroup, float]) -> Table:
     table = _table("ready", "blocked", "delayed", "leased", "done", "/s", "retries", "dead")
-    for place in GROUPS:
-        group, counts = scene.stats[place], scene.tally.counts[place]
+    for group in GROUPS:
+        stats, counts = state.stats[group], state.tally.counts[group]
         table.add_row(
-            place.queue,
-            place.group,
-            *map(_number, (group.ready, group.blocked, group.delayed, group.leased)),
+            group.queue,
+            group.group,
+            *map(_number, (stats.ready, stats.blocked, stats.delayed, stats.leased)),
             _number(counts[Event.ACKED], "green"),
-            _number(rates[place]),
+            _number(rates[group]),
             _number(counts[Event.NACKED], "yellow"),
-            _number(group.dead, "red"),
+            _number(stats.dead, "red"),
         )
     return table
 
 
-def _workers(scene: DemoState) -> Table:
+def _workers(state: DemoState) -> Table:
     table = Table.grid(padding=(0, 3, 0, 0))
-    table.add_row(*(Text(worker.name, "bold red" if worker.killed else "bold") for worker in scene.workers))
-    table.add_row(*(_state(worker, scene) for worker in scene.workers))
+    table.add_row(*(Text(worker.name, "bold red" if worker.killed else "bold") for worker in state.workers))
+    table.add_row(*(_state(worker, state) for worker in state.workers))
     return table
 
 
-def _state(worker: DemoProcess, scene: DemoState) -> Text:
-    held = len(scene.tally.held_by(worker.name))
+def _state(worker: DemoProcess, state: DemoState) -> Text:
+    held = len(state.tally.held_by(worker.name))
     if worker.killed:
         return Text(f"killed, {held} held" if held else "killed", "red")
     return Text(f"holds {held}", "" if held else "dim")
 
 
 def reconciliation_table(verdict: Reconciliation) -> Table:
-    """Return the table at the end."""
+    """Return the final table."""
     columns = ("published", "done", "dead", "open", "lost", "twice", "out_of_order")
     table = _table(*(name.replace("_", " ") for name in columns))
     for line in verdict.lines:

@@ -19,11 +19,11 @@ from godwit.runtime.worker import Worker, WorkerSettings
 
 PARENT_SECONDS: Final = 0.5
 PATIENT: Final = BreakerRule(failure_threshold=1_000_000)
-"""Handlers fail by the script here, which says nothing about the health of anything."""
+"""Handlers fail as the workload says, which is no sign of ill health."""
 
 
-def consumer(place: QueueGroup, part: ProcessSettings, record: Record) -> Consumer:
-    """Return what handles the messages of a place."""
+def consumer(group: QueueGroup, part: ProcessSettings, record: Record) -> Consumer:
+    """Return the consumer of a group."""
 
     async def handler(message: Message) -> None:
         await asyncio.sleep(WORK_SECONDS)
@@ -31,8 +31,8 @@ def consumer(place: QueueGroup, part: ProcessSettings, record: Record) -> Consum
         # Recorded before it is acked: dying in between handles it twice, never zero times.
         effect = Handled(
             id=message.id,
-            queue=place.queue,
-            group=place.group,
+            queue=group.queue,
+            group=group.group,
             worker=part.name,
             at_ns=time.monotonic_ns(),
             key=message.ordering_key,
@@ -42,8 +42,8 @@ def consumer(place: QueueGroup, part: ProcessSettings, record: Record) -> Consum
 
     return Consumer(
         handler=handler,
-        queues=(place.queue,),
-        group=place.group,
+        queues=(group.queue,),
+        group=group.group,
         concurrency=AT_ONCE,
         lease=LEASE,
         retry_policy=RETRIES,
@@ -51,10 +51,10 @@ def consumer(place: QueueGroup, part: ProcessSettings, record: Record) -> Consum
 
 
 async def work(part: ProcessSettings) -> None:
-    """Serve all places at once until SIGTERM, or until whoever started this process is gone."""
+    """Serve all groups until SIGTERM, or until the parent process is gone."""
     record, parent = Record(part.record, forget=part.forget), os.getppid()
     async with connect(part.url) as broker:
-        consumers = [consumer(place, part, record) for place in GROUPS]
+        consumers = [consumer(group, part, record) for group in GROUPS]
         worker = Worker(broker, consumers, name=part.name, settings=WorkerSettings(breaker=PATIENT))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         running = asyncio.create_task(worker.run())

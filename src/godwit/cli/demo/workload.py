@@ -1,4 +1,4 @@
-"""What the demo plays: its queues, its messages, and how often handling one of them fails."""
+"""The demo's workload: its queues, its messages, and how often handling one of them fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.core.retry import RetryPolicy
 
 LEASE: Final = timedelta(seconds=3)
-"""Short, so that what a killed worker held comes back while one watches."""
+"""Short, so that the messages of a killed worker come back during the demo."""
 RETRIES: Final = RetryPolicy(max_attempts=4, initial_delay=timedelta(milliseconds=300), jitter=0.2)
 WORK_SECONDS: Final = 0.08
 AT_ONCE: Final = 10
@@ -27,7 +27,7 @@ NEVER: Final = 1_000
 
 
 class QueueGroup(NamedTuple):
-    """A queue and one of its groups: where a copy of a message waits."""
+    """A queue and one of its groups."""
 
     queue: QueueName
     group: GroupName
@@ -47,7 +47,7 @@ SPECS: Final = tuple(QueueSpec(name=queue) for queue in QUEUES)
 
 
 def messages(count: int, *, publisher: int, seed: int) -> Iterator[Message]:
-    """Make one publisher's messages. An ordering key belongs to one publisher, so that its order is known."""
+    """Yield one publisher's messages. An ordering key belongs to one publisher, so that its order is known."""
     random = Random(f"{seed}:{publisher}")
     turns = dict[str, int]()
     for _ in range(count):
@@ -67,7 +67,7 @@ def messages(count: int, *, publisher: int, seed: int) -> Iterator[Message]:
 
 
 def _content(random: Random, flaky: float, broken: float) -> dict[str, Any]:
-    """Return a payload. It says how often handling it will fail: `flaky` is the share of those that fail at first."""
+    """Return a payload with the number of failures of its handling; `flaky` is the share that fails at first."""
     fails = 0
     if random.random() < flaky:
         fails = random.choice((1, 1, 1, 2, 2, NEVER))
@@ -75,7 +75,7 @@ def _content(random: Random, flaky: float, broken: float) -> dict[str, Any]:
 
 
 def handle(message: Message, failures: int) -> None:
-    """Do what the payload says: fail for good, fail so many times, or succeed."""
+    """Handle a message as its payload says: fail for good, fail a number of times, or succeed."""
     if message.payload["broken"]:
         raise Permanent("there is no such address")
     if failures < message.payload["fails"]:

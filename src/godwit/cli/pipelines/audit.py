@@ -65,12 +65,12 @@ def audit(
     from godwit.pipeline.jobs.audit import AuditSettings, run_audit
     from godwit.pipeline.jobs.run import RunSettings
 
-    found = settings_of(url, store)
+    configuration = settings_of(url, store)
     settings = AuditSettings(
         run=RunSettings(
-            broker_url=found.broker_url,
-            store_url=found.store_url,
-            lake=lake_of(found, lake),
+            broker_url=configuration.broker_url,
+            store_url=configuration.store_url,
+            lake=lake_of(configuration, lake),
             name=name,
             parts=("archive", "audit"),
             queues=tuple(queues or ()),
@@ -91,7 +91,7 @@ def audit(
 
 
 def show(result: AuditResult) -> None:
-    """Print a verdict with what it stands on."""
+    """Print the verdict with its counts and findings."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for kind in result.counts:
         view.add_column(kind.replace("_", " "), justify="right", no_wrap=True)
@@ -111,8 +111,10 @@ def _findings(result: AuditResult) -> Table:
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("kind", "queue", "group", "message", "what"):
         view.add_column(name, no_wrap=name != "what")
-    for one in result.findings:
-        view.add_row(one.kind.replace("_", " "), one.queue, one.group or "", one.message_id or "", one.what)
+    for finding in result.findings:
+        view.add_row(
+            finding.kind.replace("_", " "), finding.queue, finding.group or "", finding.message_id or "", finding.what
+        )
     return view
 
 

@@ -1,4 +1,4 @@
-"""`godwit pipeline`: what Spark makes of the journal."""
+"""`godwit pipeline`: its commands put together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`godwit pipeline forget`: let a reader's hold on the journal go."""
+"""`godwit pipeline forget`: release a pipeline's hold on the journal."""
 
 from __future__ import annotations
 

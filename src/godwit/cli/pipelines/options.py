@@ -67,14 +67,14 @@ MetricsPort = Annotated[
 
 
 def settings_of(url: str | None, store: str | None) -> Settings:
-    """Return the configuration of a command that reads a broker which exists."""
+    """Return the configuration of a command whose broker must exist."""
     settings = settings_for(url, store)
     check_exists(settings.broker_url)
     return settings
 
 
 def lake_of(settings: Settings, folder: str | None) -> str:
-    """Return where a lake is: as told, beside the SQLite file, or in the working folder."""
+    """Return the lake's folder: as given, else beside the SQLite file, else in the working folder."""
     if folder is not None:
         return folder
     file = sqlite_file(settings.broker_url)

@@ -33,7 +33,7 @@ NOTHING: Final = timedelta(0)
 
 
 def clock_time(text: str | time) -> time:
-    """Read a time of day such as 09:00."""
+    """Parse a time of day such as 09:00."""
     if isinstance(text, time):
         return text
     try:
@@ -43,7 +43,7 @@ def clock_time(text: str | time) -> time:
 
 
 def day(text: str | date) -> date:
-    """Read a day such as 2030-01-31."""
+    """Parse a day such as 2030-01-31."""
     if isinstance(text, date):
         return text
     try:
@@ -53,7 +53,7 @@ def day(text: str | date) -> date:
 
 
 def quiet_hours(text: str | None) -> QuietHours | None:
-    """Read hours such as 22:00-08:00."""
+    """Parse hours such as 22:00-08:00."""
     from godwit.pipeline.campaign.definition import QuietHours
 
     if text is None:
@@ -157,7 +157,7 @@ def plan(
 
 
 def show(result: PlanResult) -> None:
-    """Say what a plan came to."""
+    """Print the result of a plan."""
     console = remarks()
     console.print(f"{count_text(result.planned, 'message')} planned.")
     if result.applied is not None:

@@ -1,4 +1,4 @@
-"""How the commands of `godwit pipeline` show that they are at work."""
+"""Progress of the commands of `godwit pipeline`, and their clean end on SIGTERM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def show_batches(what: str, *, quiet: bool) -> Iterator[Callable[[BatchOutcome], None]]:
-    """Show batches as they are done: one moving line on a terminal, a line each in a log, nothing when `quiet`."""
+    """Show finished batches: one moving line on a terminal, a line each in a log, nothing when `quiet`."""
     console = remarks()
     began = time.monotonic()
     done = 0
@@ -45,7 +45,7 @@ def show_batches(what: str, *, quiet: bool) -> Iterator[Callable[[BatchOutcome],
 
 @contextmanager
 def show_work(what: str, *, quiet: bool) -> Iterator[None]:
-    """Show that something is at work which has no batches to count."""
+    """Show that a job without batches is at work."""
     console = remarks()
     if not console.is_terminal or quiet:
         yield
@@ -56,7 +56,7 @@ def show_work(what: str, *, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end a job as Ctrl-C does: the query is stopped, Spark and its files go."""
+    """Let SIGTERM end a job as Ctrl-C does: the query is stopped, Spark and its files are removed."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -58,11 +58,11 @@ def replay(
     """
     from godwit.pipeline.jobs.replay import ReplaySettings, run_replay
 
-    found = settings_of(url, store)
+    configuration = settings_of(url, store)
     settings = ReplaySettings(
-        broker_url=found.broker_url,
-        store_url=found.store_url,
-        lake=lake_of(found, lake),
+        broker_url=configuration.broker_url,
+        store_url=configuration.store_url,
+        lake=lake_of(configuration, lake),
         condition=condition,
         name=name,
         replay_id=replay_id,
@@ -81,7 +81,7 @@ def replay(
 
 
 def show(result: ReplayResult) -> None:
-    """Say what a replay came to."""
+    """Print the result of a replay."""
     console = remarks()
     if not result.chosen:
         console.print("No message is chosen.")

@@ -1,4 +1,4 @@
-"""`godwit pipeline report`: what happened, in the terminal, as JSON or as one page with plots."""
+"""`godwit pipeline report`: figures and advice, in the terminal, as JSON or as one page with plots."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def report(
     """
     from godwit.pipeline.jobs.report import ReportSettings, run_report
 
-    found = settings_of(url, store)
+    configuration = settings_of(url, store)
     settings = ReportSettings(
-        broker_url=found.broker_url,
-        store_url=found.store_url,
-        lake=lake_of(found, lake),
+        broker_url=configuration.broker_url,
+        store_url=configuration.store_url,
+        lake=lake_of(configuration, lake),
         name=name,
         queues=tuple(queues or ()),
         since=since,
@@ -83,14 +83,14 @@ def report(
 
 
 def show(made: Report) -> None:
-    """Print the headline table and what follows from it."""
+    """Print the headline table and the advice."""
     results().print(headline(made))
     if made.advice:
         results().print(_advice(made))
 
 
 def headline(made: Report) -> Table:
-    """Return queues and groups as people read them."""
+    """Return queues and groups as a table."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("queue", "group"):
         view.add_column(name, no_wrap=True)
@@ -114,8 +114,8 @@ def _advice(made: Report) -> Table:
     for name in ("verdict", "setting", "queue / group"):
         view.add_column(name, no_wrap=True)
     view.add_column("why")
-    for one in made.advice:
-        view.add_row(one.verdict, one.subject, f"{one.queue} / {one.group}", one.text)
+    for advice in made.advice:
+        view.add_row(advice.verdict, advice.subject, f"{advice.queue} / {advice.group}", advice.text)
     return view
 
 

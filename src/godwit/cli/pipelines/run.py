@@ -163,11 +163,11 @@ def _settings(
 ) -> RunSettings:
     from godwit.pipeline.jobs.run import RunSettings
 
-    found = settings_of(url, store)
+    configuration = settings_of(url, store)
     return RunSettings(
-        broker_url=found.broker_url,
-        store_url=found.store_url,
-        lake=lake_of(found, lake),
+        broker_url=configuration.broker_url,
+        store_url=configuration.store_url,
+        lake=lake_of(configuration, lake),
         name=name,
         parts=parts,
         queues=tuple(queues or ()),
@@ -208,7 +208,7 @@ def _days(settings: RunSettings) -> list[DayNumbers]:
 
 
 def day_table(days: Sequence[DayNumbers]) -> Table:
-    """Return days as people read them; the row of all groups has no group."""
+    """Return days as a table; the row of all groups has no group."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("day", "queue", "group"):
         view.add_column(name, no_wrap=True)

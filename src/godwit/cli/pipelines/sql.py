@@ -47,7 +47,7 @@ def sql(
     from godwit.pipeline.lake.files import Lake
 
     settings = settings_of(url, store)
-    found = ask(
+    answer = ask(
         question,
         broker_url=settings.broker_url,
         store_url=settings.store_url,
@@ -56,21 +56,21 @@ def sql(
         limit=limit,
     )
     if as_json:
-        for row in found.to_pylist():
+        for row in answer.to_pylist():
             print_json({column: _plain(value) for column, value in row.items()})
-    elif found.num_rows:
-        results().print(table(found))
+    elif answer.num_rows:
+        results().print(table(answer))
     else:
         remarks().print("There are no such rows.")
-    return Exit.OK if found.num_rows else Exit.EMPTY
+    return Exit.OK if answer.num_rows else Exit.EMPTY
 
 
-def table(found: pa.Table) -> Table:
-    """Return an answer as people read it."""
+def table(answer: pa.Table) -> Table:
+    """Return an answer as a table."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in found.column_names:
+    for column in answer.column_names:
         view.add_column(column, overflow="fold")
-    for row in found.to_pylist():
+    for row in answer.to_pylist():
         view.add_row(*("" if value is None else visible(str(_plain(value))) for value in row.values()))
     return view
 

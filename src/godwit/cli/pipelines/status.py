@@ -1,4 +1,4 @@
-"""`godwit pipeline status`: how far pipelines have got."""
+"""`godwit pipeline status`: the positions of pipelines."""
 
 from __future__ import annotations
 
@@ -35,47 +35,47 @@ def status(url: Url = None, store: Store = None, as_json: Json = False) -> Exit:
 
     settings = settings_of(url, store)
     with Connections(settings.broker_url, settings.store_url) as connections:
-        places = connections.pipelines(lambda state: state.places())
+        positions = connections.pipelines(lambda state: state.places())
         shards = connections.broker(lambda broker: broker.journal.shards())
     if as_json:
-        print_json([as_document(place, shards.get(place.shard)) for place in places])
-    elif places:
-        results().print(table(places, shards, now_ms=SYSTEM_CLOCK.now_ms()))
+        print_json([as_document(position, shards.get(position.shard)) for position in positions])
+    elif positions:
+        results().print(table(positions, shards, now_ms=SYSTEM_CLOCK.now_ms()))
     else:
         remarks().print("No pipeline has run yet. Start one: godwit pipeline run --once")
-    return Exit.OK if places else Exit.EMPTY
+    return Exit.OK if positions else Exit.EMPTY
 
 
-def rows_behind(place: PipelinePlace, ends: ShardEnds | None) -> int | None:
+def rows_behind(position: PipelinePlace, ends: ShardEnds | None) -> int | None:
     """Return how many rows a pipeline has not read; None when its journal is gone or another one."""
-    return ends.last_seq - place.seq if ends is not None and ends.epoch == place.epoch else None
+    return ends.last_seq - position.seq if ends is not None and ends.epoch == position.epoch else None
 
 
-def as_document(place: PipelinePlace, ends: ShardEnds | None) -> dict[str, Any]:
-    """Return a place as scripts read it."""
+def as_document(position: PipelinePlace, ends: ShardEnds | None) -> dict[str, Any]:
+    """Return a position as a JSON document."""
     return {
-        "pipeline": place.pipeline,
-        "shard": place.shard,
-        "epoch": place.epoch,
-        "seq": place.seq,
-        "lag": rows_behind(place, ends),
-        "at_ms": place.at_ms,
-        "published_at_ms": place.updated_at_ms,
+        "pipeline": position.pipeline,
+        "shard": position.shard,
+        "epoch": position.epoch,
+        "seq": position.seq,
+        "lag": rows_behind(position, ends),
+        "at_ms": position.at_ms,
+        "published_at_ms": position.updated_at_ms,
     }
 
 
-def table(places: Sequence[PipelinePlace], shards: Mapping[str, ShardEnds], *, now_ms: int) -> Table:
-    """Return places as people read them."""
+def table(positions: Sequence[PipelinePlace], shards: Mapping[str, ShardEnds], *, now_ms: int) -> Table:
+    """Return positions as a table."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     view.add_column("pipeline", no_wrap=True)
     view.add_column("shard", no_wrap=True)
     for name in ("row", "behind", "last batch"):
         view.add_column(name, justify="right", no_wrap=True)
-    for place in places:
-        behind = rows_behind(place, shards.get(place.shard))
-        ago = duration_text(timedelta(milliseconds=max(0, now_ms - place.updated_at_ms)))
+    for position in positions:
+        behind = rows_behind(position, shards.get(position.shard))
+        ago = duration_text(timedelta(milliseconds=max(0, now_ms - position.updated_at_ms)))
         shown = "another journal" if behind is None else f"{behind:,}"
-        view.add_row(place.pipeline, place.shard, f"{place.seq:,}", shown, f"{ago} ago")
+        view.add_row(position.pipeline, position.shard, f"{position.seq:,}", shown, f"{ago} ago")
     return view
 
 

@@ -1,1 +1,11 @@
-"""What commands print, for people and for scripts."""
+"""The output of commands, for people and for scripts.
+
+Modules:
+
+    output            stdout and stderr: results, remarks, JSON, errors
+    quantities        numbers, sizes and durations as text
+    delivery          a pulled message
+    dead_letters      dead letters and failure patterns
+    message_status    the status of a message in every group
+    schedules         schedules and firings
+"""

@@ -1,4 +1,4 @@
-"""Dead letters and failure patterns as people and scripts see them."""
+"""Dead letters and failure patterns, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KIND_STYLE: Final = {"poison": "red", "permanent": "yellow"}
 
 
 def letter_document(letter: DeadLetter) -> dict[str, Any]:
-    """Return a letter as the JSON document of a list: what it is and what it died of, without its content."""
+    """Return a letter as the JSON document of a list: its facts and its cause, without its content."""
     envelope, cause = letter.envelope, cause_of(letter)
     return {
         "letter": letter.id,
@@ -45,9 +45,9 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def inspection_document(found: Inspection) -> dict[str, Any]:
+def inspection_document(inspection: Inspection) -> dict[str, Any]:
     """Return everything about a letter as one JSON document."""
-    letter, message = found.letter, found.message
+    letter, message = inspection.letter, inspection.message
     envelope = letter.envelope
     return {
         **letter_document(letter),
@@ -58,13 +58,13 @@ def inspection_document(found: Inspection) -> dict[str, Any]:
         "replay_of": envelope.replay_of,
         "errors": letter.errors,
         "message": message,
-        "raw": None if found.raw is None else base64.b64encode(found.raw).decode(),
+        "raw": None if inspection.raw is None else base64.b64encode(inspection.raw).decode(),
     }
 
 
-def show_letter(console: Console, found: Inspection, *, now: datetime) -> None:
-    """Print everything about a letter for a person."""
-    letter, envelope = found.letter, found.letter.envelope
+def show_letter(console: Console, inspection: Inspection, *, now: datetime) -> None:
+    """Print everything about a letter."""
+    letter, envelope = inspection.letter, inspection.letter.envelope
     console.print(Text.assemble((envelope.id, "bold"), "  ", (visible(envelope.type), "cyan")), soft_wrap=True)
     facts = [
         ("dead letter", letter.id),
@@ -73,29 +73,29 @@ def show_letter(console: Console, found: Inspection, *, now: datetime) -> None:
             "died",
             f"{from_ms(letter.dead_at_ms):%Y-%m-%d %H:%M:%S} UTC, {_ago(letter, now)} ago, as {letter.kind.value}",
         ),
-        ("because", f"{found.cause.message}  [{found.cause.type}, pattern {found.cause.fingerprint}]"),
+        ("because", f"{inspection.cause.message}  [{inspection.cause.type}, pattern {inspection.cause.fingerprint}]"),
         ("counts", f"delivered {letter.attempt}x, failed {letter.failures}x, crashed {letter.crashes}x"),
     ]
     facts += [("replay of", envelope.replay_of)] if envelope.replay_of else []
     facts += [("key", envelope.ordering_key)] if envelope.ordering_key else []
     for name, value in facts:
         console.print(Text.assemble((f"  {name:<12}", "dim"), visible(value)), soft_wrap=True)
-    for place, error in enumerate(letter.errors, start=1):
-        head = f"  error {place} of {len(letter.errors)}, {error.timestamp:%Y-%m-%d %H:%M:%S} UTC, {error.type.value}"
+    for number, error in enumerate(letter.errors, start=1):
+        head = f"  error {number} of {len(letter.errors)}, {error.timestamp:%Y-%m-%d %H:%M:%S} UTC, {error.type.value}"
         console.print(Text(head, "yellow"), soft_wrap=True)
         for line in (error.traceback or error.message).rstrip().splitlines():
             console.print(f"    {visible(line)}", soft_wrap=True)
-    if found.message is None:
+    if inspection.message is None:
         console.print(Text(f"  not a message: {envelope.size:,} bytes", "yellow"), soft_wrap=True)
-        console.print(f"  {visible(repr((found.raw or b'')[:1_000]))}", soft_wrap=True)
+        console.print(f"  {visible(repr((inspection.raw or b'')[:1_000]))}", soft_wrap=True)
     else:
-        body = msgspec.json.format(msgspec.json.encode(found.message)).decode()
+        body = msgspec.json.format(msgspec.json.encode(inspection.message)).decode()
         for line in body.splitlines():
             console.print(f"  {visible(line)}", soft_wrap=True)
 
 
 def letter_table(letters: Iterable[DeadLetter], *, now: datetime) -> Table:
-    """Return a list of letters as a person reads it."""
+    """Return letters as a table."""
     view = _table("dead letter", "message", "type", "kind", right=("dead for", "tries"), last=("pattern", "error"))
     for letter in letters:
         cause = cause_of(letter)
@@ -113,18 +113,18 @@ def letter_table(letters: Iterable[DeadLetter], *, now: datetime) -> Table:
 
 
 def pattern_table(patterns: Iterable[FailurePattern], *, now: datetime) -> Table:
-    """Return failure patterns as a person reads them."""
+    """Return failure patterns as a table."""
     view = _table("pattern", right=("letters", "first", "last"), last=("kinds", "where", "error", "sample"))
-    for one in patterns:
+    for pattern in patterns:
         view.add_row(
-            one.fingerprint,
-            f"{one.count:,}",
-            f"{duration_text(max(now - one.first_seen, timedelta(0)))} ago",
-            f"{duration_text(max(now - one.last_seen, timedelta(0)))} ago",
-            ", ".join(f"{kind.value} {count:,}" for kind, count in one.kinds.items()),
-            ", ".join(list(one.places)[:3]) + (", ..." if len(one.places) > 3 else ""),  # noqa: PLR2004
-            _shorten(one.message),
-            one.sample,
+            pattern.fingerprint,
+            f"{pattern.count:,}",
+            f"{duration_text(max(now - pattern.first_seen, timedelta(0)))} ago",
+            f"{duration_text(max(now - pattern.last_seen, timedelta(0)))} ago",
+            ", ".join(f"{kind.value} {count:,}" for kind, count in pattern.kinds.items()),
+            ", ".join(list(pattern.places)[:3]) + (", ..." if len(pattern.places) > 3 else ""),  # noqa: PLR2004
+            _shorten(pattern.message),
+            pattern.sample,
         )
     return view
 

@@ -1,4 +1,4 @@
-"""A pulled message as people and scripts see it."""
+"""A pulled message, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from godwit.core.message import Message
 
 
 def message_or_none(delivery: Delivery) -> Message | None:
-    """Return the message, or None when its body is not one of ours."""
+    """Return the message, or None when its body is not one of Godwit's."""
     try:
         return delivery.open()
     except msgspec.DecodeError:
@@ -51,7 +51,7 @@ def delivery_document(delivery: Delivery, outcome: str) -> dict[str, Any]:
 
 
 def show_delivery(console: Console, delivery: Delivery, *, with_ack_id: bool) -> None:
-    """Print a delivery for a person: what it is, how it got here, what is in it."""
+    """Print a delivery: its id, its facts, its content."""
     envelope, message = delivery.envelope, message_or_none(delivery)
     waited = timedelta(milliseconds=max(0, delivery.delivered_at_ms - delivery.ready_at_ms))
     facts = [f"priority {envelope.priority}", f"attempt {delivery.attempt}", f"waited {duration_text(waited)}"]

@@ -1,4 +1,4 @@
-"""Where a message stands, as people and scripts see it."""
+"""The status of a message, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from godwit.core.statuses import MessageStatus
 
 
 def status_document(status: MessageStatus) -> dict[str, Any]:
-    """Return a status as JSON values, with what is summed up over the groups."""
+    """Return a status as JSON values, with the totals over its groups."""
     document: dict[str, Any] = msgspec.to_builtins(status, builtin_types=(datetime,))
     summed = {"attempts": status.attempts, "last_attempt": status.last_attempt, "next_retry": status.next_retry}
     return {**document, **summed}

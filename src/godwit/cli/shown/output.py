@@ -1,4 +1,4 @@
-"""What a command prints: results on stdout, everything else on stderr; no colours unless a terminal reads them."""
+"""Output of a command: results on stdout, everything else on stderr; colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PIPED_WIDTH: Final = 1_000
 
 
 def results() -> Console:
-    """Return the console for what was asked for."""
+    """Return the console for results."""
     return _console(stderr=False)
 
 
 def remarks() -> Console:
-    """Return the console for what a person may want to know beside it."""
+    """Return the console for remarks to a person."""
     return _console(stderr=True)
 
 
@@ -36,7 +36,7 @@ def print_json(value: Any) -> None:
 
 
 def print_error(name: str, fact: str, remedy: str, code: Exit, *, as_json: bool) -> None:
-    """Say on stderr what went wrong: as one JSON document, or as sentences."""
+    """Print an error on stderr: as one JSON document, or as sentences."""
     if as_json:
         document = {"error": name, "fact": fact, "remedy": remedy, "exit_code": int(code)}
         sys.stderr.write(msgspec.json.encode(document).decode() + "\n")
@@ -48,7 +48,7 @@ def print_error(name: str, fact: str, remedy: str, code: Exit, *, as_json: bool)
 
 
 def visible(text: str) -> str:
-    """Return text with control characters escaped, so that a message cannot play tricks on a terminal."""
+    """Return text with control characters escaped, so that a message cannot send commands to a terminal."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)

@@ -1,4 +1,4 @@
-"""Numbers and durations as people read them."""
+"""Numbers, sizes and durations as text for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def count_text(number: int, thing: str) -> str:
 
 
 def size_text(number: float) -> str:
-    """Return bytes in a few characters: 0 B, 812 B, 1.4 MB."""
+    """Return a number of bytes: 0 B, 812 B, 1.4 MB."""
     for unit in SIZES:
         if number < KILO or unit == SIZES[-1]:
             break

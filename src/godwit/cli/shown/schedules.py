@@ -1,4 +1,4 @@
-"""Schedules and firings as people and scripts see them."""
+"""Schedules and firings, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from godwit.store.schedules import Lateness
 
 
 def schedule_document(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule for scripts, its message opened."""
+    """Return a schedule as JSON values, with its message decoded."""
     document: dict[str, Any] = msgspec.to_builtins(schedule, builtin_types=(datetime,))
     rule = document.pop("rule")
     rule["jitter_ms"] = milliseconds(schedule.rule.jitter)
@@ -26,7 +26,7 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
 
 
 def firing_document(firing: Firing) -> dict[str, Any]:
-    """Return a firing for scripts, without its message."""
+    """Return a firing as JSON values, without its message."""
     return {
         "id": firing.message_id,
         "queue": firing.queue,
@@ -42,19 +42,19 @@ def firing_document(firing: Firing) -> dict[str, Any]:
 
 
 def schedule_table(schedules: Iterable[Schedule], firings: Iterable[Firing]) -> Table:
-    """Return schedules and firings as lines."""
+    """Return schedules and firings as a table."""
     table = Table(box=None, pad_edge=False)
     for name in ("id", "queue", "when", "zone", "next", "status", "fired"):
         table.add_column(name, overflow="fold")
-    for one in schedules:
+    for schedule in schedules:
         table.add_row(
-            one.id,
-            one.queue,
-            one.rule.cron,
-            one.rule.timezone,
-            _at(one.next_fire_at),
-            one.status,
-            f"{one.occurrences:,}",
+            schedule.id,
+            schedule.queue,
+            schedule.rule.cron,
+            schedule.rule.timezone,
+            _at(schedule.next_fire_at),
+            schedule.status,
+            f"{schedule.occurrences:,}",
         )
     for firing in firings:
         source = firing.campaign or firing.schedule_id or "once"
@@ -85,9 +85,9 @@ def show_schedule(console: Console, schedule: Schedule, coming: Sequence[datetim
 
 
 def local_times(coming: Iterable[datetime], zone: str) -> list[str]:
-    """Return instants as the clocks of a zone show them."""
-    place = ZoneInfo(zone)
-    return [one.astimezone(place).isoformat(sep=" ") for one in coming]
+    """Return instants in the local time of a zone."""
+    local_zone = ZoneInfo(zone)
+    return [moment.astimezone(local_zone).isoformat(sep=" ") for moment in coming]
 
 
 def _at(instant: datetime | None) -> str:
