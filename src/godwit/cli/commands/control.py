@@ -122,7 +122,7 @@ def purge(queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = Non
     async def run() -> Exit:
         async with open_broker(url) as broker:
             control = _control(broker)
-            await control.left(queue)  # a mistyped name is told before the question
+            await control.left(queue)  # a mistyped name is reported before the question
             confirm(f"Deleting everything that waits in {_place(queue, group)}", yes=yes)
             purged = await control.purge(queue, group)
         if as_json:

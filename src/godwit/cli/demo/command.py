@@ -63,7 +63,7 @@ def demo(
     of all processes are compared with the journal: exit code 0 only if published = done + dead + open, 7 otherwise.
     """
     folder = _folder(path)
-    play = DemoSettings(
+    settings = DemoSettings(
         url=f"sqlite:///{quote(str(folder / FILE))}",
         folder=folder,
         messages=messages,
@@ -76,13 +76,13 @@ def demo(
     began, kept = time.monotonic(), keep or path is not None
     after: PipelineSummary | None = None
     try:
-        verdict = asyncio.run(_perform(play, as_json=as_json))
+        verdict = asyncio.run(_perform(settings, as_json=as_json))
         kept = kept or not verdict.reconciled
         seconds = time.monotonic() - began
         if not as_json:
             _print(results(), verdict, seconds)
         if pipeline:
-            after = _summarise(play, folder if kept else None, as_json=as_json)
+            after = _summarise(settings, folder if kept else None, as_json=as_json)
     finally:
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
@@ -100,12 +100,12 @@ def _check_spark() -> None:
     check_java()
 
 
-def _summarise(play: DemoSettings, kept: Path | None, *, as_json: bool) -> PipelineSummary:
+def _summarise(settings: DemoSettings, kept: Path | None, *, as_json: bool) -> PipelineSummary:
     from godwit.cli.demo.pipeline_summary import PAGE, show, summarise
 
-    # The page outlives the folder of the play.
+    # The page outlives the folder of the run.
     page = (kept or Path(tempfile.mkdtemp(prefix="godwit-report-"))) / PAGE
-    after = summarise(play.url, play.folder, page, quiet=as_json)
+    after = summarise(settings.url, settings.folder, page, quiet=as_json)
     if not as_json:
         show(results(), after)
     return after
@@ -123,14 +123,14 @@ def _folder(path: Path | None) -> Path:
     return path.resolve()
 
 
-async def _perform(play: DemoSettings, *, as_json: bool) -> Reconciliation:
+async def _perform(settings: DemoSettings, *, as_json: bool) -> Reconciliation:
     console = results()
     view = SilentView() if as_json else LiveView(console, TITLE, STORY) if console.is_terminal else PlainView(console)
     if isinstance(view, PlainView):
         console.print(TITLE)
         console.print(STORY)
     with view:
-        return await DemoRun(play, view).perform()
+        return await DemoRun(settings, view).perform()
 
 
 def _document(

@@ -71,8 +71,8 @@ class DemoView(Protocol):
 class DemoRun:
     """One run of the demo."""
 
-    def __init__(self, play: DemoSettings, view: DemoView) -> None:
-        self._play, self._view = play, view
+    def __init__(self, settings: DemoSettings, view: DemoView) -> None:
+        self._settings, self._view = settings, view
         self._tally = JournalTally()
         self._publishers: list[DemoProcess] = []
         self._workers: list[DemoProcess] = []
@@ -85,7 +85,7 @@ class DemoRun:
 
     async def perform(self) -> Reconciliation:
         """Run the demo from beginning to end."""
-        async with connect(self._play.url) as broker:
+        async with connect(self._settings.url) as broker:
             for spec in SPECS:
                 await broker.declare(spec, QUEUES[spec.name])
             try:
@@ -105,28 +105,28 @@ class DemoRun:
         return time.monotonic() - self._began
 
     def _start_processes(self) -> None:
-        share, rest = divmod(self._play.messages, PUBLISHERS)
+        share, rest = divmod(self._settings.messages, PUBLISHERS)
         for number in range(PUBLISHERS):
             part = self._part("publisher", number, messages=share + (number < rest))
-            self._publishers.append(DemoProcess(part, "godwit.cli.demo.publisher", self._play.folder))
-        for _ in range(self._play.workers):
+            self._publishers.append(DemoProcess(part, "godwit.cli.demo.publisher", self._settings.folder))
+        for _ in range(self._settings.workers):
             self._add_worker()
-        self._event(f"{PUBLISHERS} publishers and {self._play.workers} workers started, each a process of its own")
+        self._event(f"{PUBLISHERS} publishers and {self._settings.workers} workers started, each a process of its own")
 
     def _add_worker(self) -> DemoProcess:
         number = len(self._workers)
-        part = self._part("worker", number, forget=20 if self._play.sabotage and number == 0 else 0)
-        self._workers.append(DemoProcess(part, "godwit.cli.demo.worker", self._play.folder))
+        part = self._part("worker", number, forget=20 if self._settings.sabotage and number == 0 else 0)
+        self._workers.append(DemoProcess(part, "godwit.cli.demo.worker", self._settings.folder))
         return self._workers[-1]
 
     def _part(self, role: str, number: int, *, messages: int = 0, forget: int = 0) -> ProcessSettings:
         name = f"{role}-{number + 1}"
         return ProcessSettings(
             name=name,
-            url=self._play.url,
-            record=str(self._play.folder / f"{name}.ndjson"),
+            url=self._settings.url,
+            record=str(self._settings.folder / f"{name}.ndjson"),
             number=number,
-            seed=self._play.seed,
+            seed=self._settings.seed,
             messages=messages,
             forget=forget,
         )
@@ -138,22 +138,22 @@ class DemoRun:
         await self._tally.follow(broker.journal)
         published = len(set[str]().union(*self._tally.arrived.values()))
         self._view.update(
-            DemoState(self.elapsed, self._play.messages, published, stats, self._tally, tuple(self._workers))
+            DemoState(self.elapsed, self._settings.messages, published, stats, self._tally, tuple(self._workers))
         )
         for process in (*self._publishers, *self._workers):
             if process.crashed:
                 self._incidents.append(
                     f"{process.name} ended with code {process.code}; its last words are in {process.log}"
                 )
-        if self.elapsed > self._play.limit_seconds:
-            self._incidents.append(f"it was not finished after {self._play.limit_seconds:.0f} s")
+        if self.elapsed > self._settings.limit_seconds:
+            self._incidents.append(f"it was not finished after {self._settings.limit_seconds:.0f} s")
         return bool(self._incidents) or (not publishing and all(group.depth == 0 for group in stats.values()))
 
     async def _maybe_kill(self, broker: Broker) -> None:
         """Kill the last of the first workers, once, and only while it provably holds a message."""
-        if self._held or self._tally.total(Event.ACKED) < KILL_AT * self._play.messages:
+        if self._held or self._tally.total(Event.ACKED) < KILL_AT * self._settings.messages:
             return
-        victim = self._workers[self._play.workers - 1]
+        victim = self._workers[self._settings.workers - 1]
         for _ in range(HUNTS_PER_LOOK):
             self._tries += 1
             victim.freeze()
@@ -196,7 +196,7 @@ class DemoRun:
         if not self._held and not self._incidents:
             self._incidents.append("no worker could be killed while it held messages; ask for more --messages")
         return reconcile(
-            read(self._play.folder.glob("*.ndjson")),
+            read(self._settings.folder.glob("*.ndjson")),
             tally,
             await stats_of(broker),
             {group: await letters_of(broker, group) for group in GROUPS},
