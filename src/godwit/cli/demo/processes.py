@@ -26,7 +26,7 @@ class DemoProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the director, who then stops the others
+                start_new_session=True,  # Ctrl-C is for the runner, which then stops the others
             )
         self.killed = False
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 TRIES: Final = 10
 PATIENCE_MS: Final = 300_000
-"""How long a batch waits for a store that is away."""
+"""How long a batch waits for a store that cannot be reached."""
 WAIT_SECONDS: Final = 0.5
 
 

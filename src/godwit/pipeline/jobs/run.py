@@ -205,7 +205,7 @@ def running(
     journal_input = JournalInput(spark, options, parts)
     publisher = _publisher(connections, settings, parts, journal_input, report)
     stream = journal_input.growing(start_positions(connections, parts, options))
-    # Without a checkpoint of the caller's there is a new one each time: it is only a hint where to go on.
+    # Without a given checkpoint there is a new one each time: it only hints where to continue.
     checkpoint = settings.checkpoint or str(folder_of(spark) / f"checkpoint-{secrets.token_hex(4)}")
     writer = stream.writeStream.foreachBatch(publisher).option("checkpointLocation", checkpoint)
     every = f"{int(settings.every.total_seconds() * 1000)} milliseconds"
@@ -215,7 +215,7 @@ def running(
         with translate_errors(publisher):
             yield query
     finally:
-        # An interrupt cuts off a call, and the next one may find the line to the JVM broken; it ends all the same.
+        # An interrupt cuts off a call, and the next one may find the connection to the JVM broken; the JVM ends anyway.
         with tolerate_failure("stopping the query"):
             query.stop()
 

@@ -68,7 +68,7 @@ def sweep(connections: Connections, lake: Lake, *, clock: Clock = SYSTEM_CLOCK) 
     gone = connections.pipelines(lambda state: state.removed(lake.name, before_ms=before_ms))
     listed = connections.pipelines(lambda state: state.listed(lake.name)) - set(gone)
     deleted = 0
-    for file in list(root.rglob("*.parquet")):  # before folders go from under the search
+    for file in list(root.rglob("*.parquet")):  # a list, because folders are removed meanwhile
         old = file.stat().st_mtime * 1000 < before_ms
         if old and str(file.relative_to(root)) not in listed:
             _delete(file, root)

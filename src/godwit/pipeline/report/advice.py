@@ -32,7 +32,7 @@ TIGHT: Final = 1.25
 LOOSE: Final = 20
 MODEL_ERROR: Final = 0.2
 LEAST_WAIT_MS: Final = 10
-"""Below this a wait is the queue's own overhead, which no number of slots changes."""
+"""A shorter wait is the queue's own overhead, which no number of slots changes."""
 LONG_TAIL: Final = 10
 
 

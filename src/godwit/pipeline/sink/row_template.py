@@ -25,7 +25,7 @@ NAMESPACE: Final = uuid.UUID("6f64b0f7-6d0c-5f0e-9a55-60d317000001")
 _NAMESPACE: Final = NAMESPACE.bytes
 _ID: Final = "00000000-0000-5000-8000-000000000000"
 _PAYLOAD: Final = {"payload goes": "here"}
-"""Neither a queue nor a type can look like it."""
+"""No queue or type can look like it."""
 _TYPE: Final = "message"
 _NOTHING: Final = b"null"
 _MOST_TYPES: Final = 1_000

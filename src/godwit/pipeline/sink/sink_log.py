@@ -31,7 +31,7 @@ from godwit.core.logs import get_logger
 KEPT_FOR: Final = timedelta(days=7)
 READ_ROWS: Final = 10_000
 PAGE: Final = 200
-"""How many values are looked through at once: at most 3 MB."""
+"""How many values are read at once: at most 3 MB."""
 _ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.DUPLICATE, Event.DROPPED)
 log = get_logger(__name__)
 

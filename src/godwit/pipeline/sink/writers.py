@@ -55,7 +55,7 @@ class SendResult(WriterCommitMessage):
 
 def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
     """Return the options of a write; refuse unknown ones."""
-    # Spark adds options of its own to a stream's.
+    # Spark adds its own options to those of a stream.
     own = ("checkpointlocation", "path", "queryname")
     options = {name.lower(): value for name, value in given.items() if name.lower() not in own}
     if options.get(ASYNCHRONOUS.lower(), "false").lower() != "false":
@@ -88,7 +88,7 @@ class TableWriter(DataSourceArrowWriter):
     """Sends the rows of a table."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        reduce_collections()  # Spark makes it in a worker
+        reduce_collections()  # Spark makes the writer in a worker
         check_schema(schema, options.queue)
         self._options = options
 

@@ -73,7 +73,7 @@ async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Pos
             return {
                 shard: committed.get(shard, Position(ends.epoch, ends.first_seq - 1)) for shard, ends in shards.items()
             }
-    raise AssertionError(asked)  # options were checked
+    raise AssertionError(asked)  # options are checked
 
 
 async def _position_before(journal: Journal, shard: str, ends: ShardEnds, at_ms: int) -> Position:

@@ -39,7 +39,7 @@ def read_batches(
     url: str, wanted: RowRange, converter: ChunkConverter, *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range as the batches that `converter` makes."""
-    # Rows live until their batch is made and hold no cycles: looking for garbage among them only costs time.
+    # Rows live until their batch is made and hold no cycles: collecting garbage among them only costs time.
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -149,7 +149,7 @@ class _Rows:
         try:
             return iter(list(zip(*self.rows, strict=True)))
         except ValueError:
-            return iter(list(zip_longest(*self.rows)))  # an odd row among its like
+            return iter(list(zip_longest(*self.rows)))  # rows of unequal length
 
 
 class _Repeated:

@@ -92,7 +92,7 @@ class JournalStream(SupportsTriggerAvailableNow):
         ends = _ends(shards)
         if self._target is None:
             return ends
-        # A journal that began anew since then has nothing that was there then.
+        # A journal of a newer epoch has none of the rows of that time.
         return {
             name: position
             for name, position in self._target.items()

@@ -24,7 +24,7 @@ ANSWER_SECONDS: Final = 300.0
 """No call waits for ever. A batch of a million rows is published in seconds."""
 CLOSE_SECONDS: Final = 20.0
 OPEN_TRIES: Final = 6
-"""A store gives up an answer after some seconds; making its tables on a busy machine takes longer."""
+"""A call of the store times out after some seconds; creating its tables on a busy machine takes longer."""
 
 
 class Connections:

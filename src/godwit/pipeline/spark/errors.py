@@ -55,7 +55,7 @@ def translate(error: Exception) -> GodwitError:
     if own_errors:
         kind, sentence = own_errors[-1]
         return PipelineFailed(kind, sentence)
-    # The last one is the cause of those before it.
+    # The last message is the cause of those before it.
     spark_messages = _CLASS.findall(text)
     first = (
         spark_messages[-1]

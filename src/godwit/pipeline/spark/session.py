@@ -162,7 +162,7 @@ def configuration(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS:.0f}s",  # without it a query that hangs is stopped never
+        "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS:.0f}s",  # without it a query that hangs is never stopped
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

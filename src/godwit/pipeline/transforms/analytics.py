@@ -37,7 +37,7 @@ COUNTED: Final = {
     "delivered": Event.DELIVERED,
 }
 DURATIONS: Final = {Event.ACKED: (PROCESSING, "run_ms"), Event.DELIVERED: (WAITING, "wait_ms")}
-"""The metric that an event has a value of, and the column with the value."""
+"""By event: the metric of its duration, and the column with the duration."""
 
 
 def bucket(value: Column) -> Column:

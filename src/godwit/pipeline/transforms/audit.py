@@ -165,7 +165,7 @@ def _wrong_steps(steps: DataFrame) -> DataFrame:
     wrong = F.lit(False)  # noqa: FBT003
     for step, states in MAY.items():
         wrong = wrong | ((F.col("step") == step) & ~F.col("was").isin(*states))
-    fresh = F.col("at").isNotNull()  # a carried copy is no step
+    fresh = F.col("at").isNotNull()  # the row of a carried copy is no step
     what = F.concat(F.col("step"), F.lit(" of a copy that was "), F.col("was"))
     return steps.where(wrong & fresh).select(F.lit("duplicated").alias("kind"), *FINDING[1:-1], what.alias("what"))
 

@@ -41,5 +41,5 @@ def _compare(comparison: Compare) -> Column:
     if comparison.value is None:
         return column.isNull() if comparison.relation == "==" else column.isNotNull()
     answer: Column = _RELATIONS[comparison.relation](column, F.lit(comparison.value))
-    # Unequal to a value is also what has no value at all.
+    # A row without a value is unequal to every value.
     return F.coalesce(answer, F.lit(comparison.relation == "!="))
