@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from godwit.pipeline.jobs.run import RunSettings
-from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, start
+from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, start_jvm
 from godwit.pipeline.spark.run_folder import run_folder
 from godwit.pipeline.spark.session import JVM_OPTIONS, configuration
 from tests.project.specification import ROOT
@@ -156,7 +156,7 @@ def lasting_jvm(fault: str = "") -> Iterator[Jvm]:
         # Set for the start only: a session of this process that is started later must not have the fault too.
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("GODWIT_FAULT", fault)
-            jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
+            jvm = start_jvm(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
             yield jvm
         finally:

@@ -25,8 +25,8 @@ def decoded(chunks: list[bytes], after: int = 0, until: int = 1 << 40, schema: p
     found = []
     for chunk in chunks:
         decoder.add([chunk], after, until)
-        found += list(decoder.full())
-    return pa.Table.from_batches([*found, *decoder.rest()], schema).sort_by("seq")
+        found += list(decoder.complete())
+    return pa.Table.from_batches([*found, *decoder.remaining()], schema).sort_by("seq")
 
 
 def full_row(event: Event) -> list[Any]:

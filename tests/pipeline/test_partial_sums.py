@@ -78,13 +78,13 @@ def test_sums_of_which_a_part_was_counted_already_are_made_again(spark: SparkSes
     with SyncBroker(journal.url) as opened:
         ((shard, ends),) = opened.ask(lambda asked: asked.shards()).items()
     intake = JournalInput(spark, ReadOptions(url=journal.url, partials=True), [])
-    batch = intake.between({shard: Position(ends.epoch, 100)}, {shard: Position(ends.epoch, 900)})
+    batch = intake.table({shard: Position(ends.epoch, 100)}, {shard: Position(ends.epoch, 900)})
     later = read_batches(journal.url, RowRange(shard, ends.epoch, 333, 900), PartialSums(shard), fail_on_data_loss=True)
-    assert numbers(intake.unseen(batch, {shard: Position(ends.epoch, 333)}).toArrow()) == numbers(
+    assert numbers(intake.rows_after(batch, {shard: Position(ends.epoch, 333)}).toArrow()) == numbers(
         pa.Table.from_batches(later)
     )
-    assert intake.unseen(batch, {shard: Position(ends.epoch, 900)}).count() == 0
-    assert numbers(intake.unseen(batch, {shard: Position("another", 333)}).toArrow()) == numbers(batch.toArrow())
+    assert intake.rows_after(batch, {shard: Position(ends.epoch, 900)}).count() == 0
+    assert numbers(intake.rows_after(batch, {shard: Position("another", 333)}).toArrow()) == numbers(batch.toArrow())
 
 
 def test_a_row_that_is_missing_is_noticed(journal: WrittenJournal) -> None:
@@ -105,22 +105,22 @@ def chunk(event: Event, rows: list[list[object]]) -> bytes:
 def test_rows_of_an_older_version_have_no_duration() -> None:
     sums = PartialSums("orders#0")
     assert sums.add([chunk(Event.ACKED, [["m", 1], ["m", 2]])], 0, 9) == 2
-    (batch,) = sums.rest()
+    (batch,) = sums.remaining()
     assert batch.to_pylist()[0] | {"n": 2, "processed": 2, "metric": None, "bucket": None} == batch.to_pylist()[0]
-    assert list(sums.rest()) == []
+    assert list(sums.remaining()) == []
 
 
 def test_a_duration_that_is_no_number_is_damage() -> None:
     sums = PartialSums("orders#0")
     sums.add([chunk(Event.ACKED, [["m", 1, "d", 1, 0, 0, "long"]])], 0, 9)
     with pytest.raises(JournalDamaged, match="orders#0"):
-        list(sums.rest())
+        list(sums.remaining())
 
 
 def test_buckets_have_the_bounds_that_everybody_computes() -> None:
     sums, values = PartialSums("orders#0"), [*range(3_000), *(10**power for power in range(4, 13))]
     sums.add([chunk(Event.ACKED, [["m", 1, "d", 1, 0, 0, value] for value in values])], 0, 10**6)
-    (batch,) = sums.rest()
+    (batch,) = sums.remaining()
     told = {row["bucket"]: row["n"] for row in batch.to_pylist()}
     wanted = [-1 if value < 1 else math.ceil(math.log(value) / math.log(1.02)) for value in values]
     assert told == {bucket: wanted.count(bucket) for bucket in wanted}

@@ -12,7 +12,7 @@ from godwit.core.envelope import seal_all
 from godwit.core.errors import BodiesMissing, InvalidCondition, InvalidSetting, QueueNotFound
 from godwit.core.message import Message
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
-from godwit.pipeline.jobs.replay import ReplayResult, ReplaySettings, check, replay_in_session
+from godwit.pipeline.jobs.replay import ReplayResult, ReplaySettings, check_settings, replay_in_session
 from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.journals import LEASE, traffic, url_of
 from tests.pipeline.test_condition import HOSTILE
@@ -36,7 +36,7 @@ class Past:
             **settings,
         )
         with Connections(wanted.broker_url, wanted.store_url) as connections:
-            return replay_in_session(self.spark, connections, wanted, check(wanted))
+            return replay_in_session(self.spark, connections, wanted, check_settings(wanted))
 
     def waiting(self, queue: str, group: str) -> list[Delivery]:
         async def look() -> list[Delivery]:
@@ -113,7 +113,7 @@ def test_messages_without_bodies_are_refused_before_anything_is_sent(past: Past)
 def test_a_hostile_condition_is_refused_before_anything_starts(condition: str, tmp_path: Path) -> None:
     settings = ReplaySettings(broker_url="memory://", store_url=None, lake=str(tmp_path), condition=condition)
     with pytest.raises(InvalidCondition):
-        check(settings)
+        check_settings(settings)
 
 
 def test_a_rate_of_nothing_is_refused(tmp_path: Path) -> None:
@@ -121,4 +121,4 @@ def test_a_rate_of_nothing_is_refused(tmp_path: Path) -> None:
         broker_url="memory://", store_url=None, lake=str(tmp_path), condition='queue == "a"', per_second=0
     )
     with pytest.raises(InvalidSetting):
-        check(settings)
+        check_settings(settings)

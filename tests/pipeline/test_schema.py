@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from godwit.core.errors import InvalidSetting
 from godwit.core.journal import HEADER, LAYOUTS
-from godwit.pipeline.source.schema import arrow_schema, check_columns, columns, document, journal_schema
+from godwit.pipeline.source.schema import arrow_schema, check_columns, columns, journal_schema, schema_document
 
 FIRST_VERSION = (
     "epoch", "shard", "seq", "at", "event", "queue", "group", "worker", "depth", "message_id", "delivery_id",
@@ -29,11 +29,11 @@ def test_columns_are_only_ever_added_at_the_end() -> None:
 
 
 def test_every_column_says_what_it_means() -> None:
-    assert all(len(field["metadata"]["comment"].split()) >= 2 for field in document()["fields"])
+    assert all(len(field["metadata"]["comment"].split()) >= 2 for field in schema_document()["fields"])
 
 
 def test_the_committed_file_is_what_spark_would_write() -> None:
-    assert json.loads(journal_schema().json()) == document()
+    assert json.loads(journal_schema().json()) == schema_document()
 
 
 def test_times_are_instants_in_utc_for_arrow() -> None:

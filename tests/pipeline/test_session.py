@@ -16,7 +16,7 @@ from godwit.core.errors import GodwitError, JavaRequired, QueueNotFound, SparkUn
 from godwit.pipeline.spark import class_archive
 from godwit.pipeline.spark.jvm import Jvm
 from godwit.pipeline.spark.run_folder import LOCK, PREFIX, run_folder, sweep
-from godwit.pipeline.spark.session import check_java, folder_of, spark_session
+from godwit.pipeline.spark.session import check_java, run_folder_of, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def test_a_second_session_in_a_process_is_refused(spark: SparkSession) -> None:
 
 
 def test_what_spark_writes_by_the_way_is_in_the_folder_of_the_run(spark: SparkSession) -> None:
-    folder = folder_of(spark)
+    folder = run_folder_of(spark)
     assert folder.name.startswith(PREFIX)
     assert (folder / "jvm.log").exists()
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"

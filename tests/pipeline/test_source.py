@@ -15,7 +15,7 @@ from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.journal import Event, Position, decode_chunk, rows_of
 from godwit.pipeline.source.offsets import RowRange, split, task_ranges
 from godwit.pipeline.source.schema import columns
-from godwit.pipeline.spark.session import folder_of
+from godwit.pipeline.spark.session import run_folder_of
 from tests.pipeline.journals import WrittenJournal, row, traffic, url_of
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def test_a_stream_stops_with_what_was_lost_or_warns_and_counts(
 
 def warnings(spark: SparkSession) -> str:
     """Return what Spark's workers have said so far."""
-    return (folder_of(spark) / "jvm.log").read_text("utf-8")
+    return (run_folder_of(spark) / "jvm.log").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

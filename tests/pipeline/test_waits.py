@@ -15,7 +15,7 @@ import pytest
 from godwit.core.errors import PipelineFailed, SparkUnavailable, StoreBusy
 from godwit.pipeline.jobs import run
 from godwit.pipeline.spark.connections import OPEN_TRIES, Connections
-from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, finishes_within, start
+from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, finishes_within, start_jvm
 from godwit.pipeline.spark.run_folder import run_folder, sweep
 from godwit.store.sqlite import SqliteStore
 from tests.pipeline.drivers import until
@@ -42,14 +42,14 @@ def test_a_jvm_that_ends_without_a_word_is_noticed_at_once(spark_submit: Callabl
     folder = spark_submit("echo 'no heap left' >&2; exit 0")
     began = calm()
     with pytest.raises(SparkUnavailable, match="ended at once: no heap left"):
-        start({}, folder)
+        start_jvm({}, folder)
     assert calm() - began < 30
 
 
 def test_a_jvm_that_does_not_come_up_is_killed(spark_submit: Callable[[str], Path]) -> None:
     folder = spark_submit('echo $$ > "$(dirname "$0")/pid"; exec sleep 600')
     with pytest.raises(SparkUnavailable, match="did not come up within 1 seconds"):
-        start({}, folder, seconds=1)
+        start_jvm({}, folder, seconds=1)
     told = folder / "spark" / "bin" / "pid"  # not there when the machine stood still until the end had come
     assert not told.exists() or not Path(f"/proc/{told.read_text().strip()}").exists()
 
@@ -63,7 +63,7 @@ def test_a_jvm_that_does_not_end_is_killed() -> None:
 def test_below_spark_submit_its_jvm_is_used_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(PORT, "4711")
     monkeypatch.setenv(SECRET, "word")
-    found = start({}, tmp_path)
+    found = start_jvm({}, tmp_path)
     assert (found.process, found.port, found.secret) == (None, 4711, "word")
     found.end()
     found.kill()
@@ -135,8 +135,8 @@ def test_a_query_whose_python_came_up_too_late_begins_again_for_a_while(
             raise PipelineFailed("StreamingQueryException", f"Python worker {run.TOO_SLOW}")
         yield
 
-    monkeypatch.setattr(run, "running", running)
-    monkeypatch.setattr(run, "wait", lambda *_: None)
+    monkeypatch.setattr(run, "running_query", running)
+    monkeypatch.setattr(run, "wait_for_end", lambda *_: None)
     settings = run.RunSettings(broker_url="memory://", store_url=None, lake="lake")
     nothing: Any = None
     run.follow(nothing, nothing, settings, lambda _: None)

@@ -61,7 +61,7 @@ def pause(queue: Queue, group: OneGroup = None, reason: Reason = None, url: Url 
         async with open_broker(url) as broker:
             control = _control(broker)
             changed = await control.pause(queue, group, reason=reason)
-            _say(PAUSED, queue, group, changed, await control.holds(), as_json=as_json)
+            _print_outcome(PAUSED, queue, group, changed, await control.holds(), as_json=as_json)
         return Exit.OK
 
     return asyncio.run(run())
@@ -78,9 +78,9 @@ def resume(queue: Queue, group: OneGroup = None, url: Url = None, as_json: Json 
             control = _control(broker)
             changed = await control.resume(queue, group)
             holds = await control.holds()
-            _say(RESUMED, queue, group, changed, holds, as_json=as_json)
+            _print_outcome(RESUMED, queue, group, changed, holds, as_json=as_json)
             if group is None and not as_json:
-                _say_what_stays(await broker.stats(), queue, holds)
+                _print_paused_groups(await broker.stats(), queue, holds)
         return Exit.OK
 
     return asyncio.run(run())
@@ -107,7 +107,7 @@ def drain(
             control = _control(broker)
             changed = await control.drain(queue, reason=reason)
             left = await control.wait_until_empty(queue, patience=wait)
-            _say(DRAINING, queue, None, changed, await control.holds(), as_json=as_json, left=left)
+            _print_outcome(DRAINING, queue, None, changed, await control.holds(), as_json=as_json, left=left)
         return Exit.TRY_LATER if left and wait else Exit.OK
 
     return asyncio.run(run())
@@ -123,12 +123,12 @@ def purge(queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = Non
         async with open_broker(url) as broker:
             control = _control(broker)
             await control.left(queue)  # a mistyped name is reported before the question
-            confirm(f"Deleting everything that waits in {_place(queue, group)}", yes=yes)
+            confirm(f"Deleting everything that waits in {_target(queue, group)}", yes=yes)
             purged = await control.purge(queue, group)
         if as_json:
             print_json({"queue": queue, "group": group, "purged": purged})
         else:
-            remarks().print(f"{count_text(purged, 'message')} of {_place(queue, group)} deleted.")
+            remarks().print(f"{count_text(purged, 'message')} of {_target(queue, group)} deleted.")
         return Exit.OK
 
     return asyncio.run(run())
@@ -138,11 +138,11 @@ def _control(broker: Broker) -> QueueControl:
     return QueueControl(broker, by=worker_name())
 
 
-def _place(queue: str, group: str | None) -> str:
+def _target(queue: str, group: str | None) -> str:
     return f"{queue!r}" if group is None else f"group {group!r} of {queue!r}"
 
 
-def _say(
+def _print_outcome(
     word: str, queue: str, group: str | None, changed: bool, holds: Holds, *, as_json: bool, left: int | None = None
 ) -> None:
     if as_json:
@@ -156,7 +156,7 @@ def _say(
         print_json(document if left is None else {**document, "left": left})
         return
     rest = "" if left is None else f" {count_text(left, 'message')} left."
-    remarks().print(f"{_place(queue, group)} {_outcome(word, queue, group, changed, holds)}.{rest}", soft_wrap=True)
+    remarks().print(f"{_target(queue, group)} {_outcome(word, queue, group, changed, holds)}.{rest}", soft_wrap=True)
 
 
 def _outcome(word: str, queue: str, group: str | None, changed: bool, holds: Holds) -> str:
@@ -169,7 +169,7 @@ def _outcome(word: str, queue: str, group: str | None, changed: bool, holds: Hol
     return f"is {word} since {hold.since:%Y-%m-%d %H:%M:%S} UTC by {visible(hold.by)}{why}"
 
 
-def _say_what_stays(stats: Sequence[QueueStats], queue: str, holds: Holds) -> None:
+def _print_paused_groups(stats: Sequence[QueueStats], queue: str, holds: Holds) -> None:
     for group in [group.name for queue_stats in stats if queue_stats.name == queue for group in queue_stats.groups]:
         if holds.paused(queue, group) is not None:
             remarks().print(f"Group {group!r} is still paused: godwit resume {queue} --group {group}", soft_wrap=True)

@@ -27,7 +27,7 @@ EXAMPLES = """Examples:
 
 
 @asynccontextmanager
-async def opened_store(url: str | None, store: str | None, feature: str) -> AsyncIterator[Store]:
+async def open_store(url: str | None, store: str | None, feature: str) -> AsyncIterator[Store]:
     """Open the store that --store or the configuration names."""
     address = settings_for(url, store).store_url
     if address is None:
@@ -44,7 +44,7 @@ def upgrade(url: Url = None, store: StoreUrl = None, as_json: Json = False) -> E
     """
 
     async def run() -> Exit:
-        async with opened_store(url, store, "godwit db") as opened:
+        async with open_store(url, store, "godwit db") as opened:
             applied = await opened.migrations.upgrade()
             if as_json:
                 print_json({"store": opened.url, "applied": [str(migration) for migration in applied]})
@@ -61,7 +61,7 @@ def status(url: Url = None, store: StoreUrl = None, as_json: Json = False) -> Ex
     """Say which migrations the schema has and lacks. Exit code 8 when this Godwit cannot work with it."""
 
     async def run() -> Exit:
-        async with opened_store(url, store, "godwit db") as opened:
+        async with open_store(url, store, "godwit db") as opened:
             schema = await opened.migrations.status()
             _show(opened.url, schema, as_json=as_json)
         return Exit.OK if schema.current else Exit.UNHEALTHY

@@ -76,7 +76,7 @@ def demo(
     began, kept = time.monotonic(), keep or path is not None
     after: PipelineSummary | None = None
     try:
-        verdict = asyncio.run(_perform(settings, as_json=as_json))
+        verdict = asyncio.run(_run(settings, as_json=as_json))
         kept = kept or not verdict.reconciled
         seconds = time.monotonic() - began
         if not as_json:
@@ -123,14 +123,14 @@ def _folder(path: Path | None) -> Path:
     return path.resolve()
 
 
-async def _perform(settings: DemoSettings, *, as_json: bool) -> Reconciliation:
+async def _run(settings: DemoSettings, *, as_json: bool) -> Reconciliation:
     console = results()
     view = SilentView() if as_json else LiveView(console, TITLE, STORY) if console.is_terminal else PlainView(console)
     if isinstance(view, PlainView):
         console.print(TITLE)
         console.print(STORY)
     with view:
-        return await DemoRun(settings, view).perform()
+        return await DemoRun(settings, view).run()
 
 
 def _document(

@@ -45,12 +45,12 @@ class DemoProcess:
         """Say whether the process ended by itself and with an error."""
         return not self.killed and self.code not in (None, 0)
 
-    def freeze(self) -> None:
+    def suspend(self) -> None:
         """Suspend the process, so that its leases can be read while it cannot settle them."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
-    def thaw(self) -> None:
+    def resume(self) -> None:
         """Resume the process."""
         os.kill(self.pid, signal.SIGCONT)
 

@@ -83,7 +83,7 @@ class DemoRun:
         self._incidents: list[str] = []
         self._began = time.monotonic()
 
-    async def perform(self) -> Reconciliation:
+    async def run(self) -> Reconciliation:
         """Run the demo from beginning to end."""
         async with connect(self._settings.url) as broker:
             for spec in SPECS:
@@ -91,10 +91,10 @@ class DemoRun:
             try:
                 self._start_processes()
                 while not await self._finished(broker):
-                    await self._maybe_kill(broker)
-                    self._notice_recovery()
+                    await self._kill_worker(broker)
+                    self._report_recovery()
                     await asyncio.sleep(LOOK_SECONDS)
-                self._notice_recovery()
+                self._report_recovery()
             finally:
                 stop_all((*self._publishers, *self._workers))
             return await self._verdict(broker)
@@ -149,14 +149,14 @@ class DemoRun:
             self._incidents.append(f"it was not finished after {self._settings.limit_seconds:.0f} s")
         return bool(self._incidents) or (not publishing and all(group.depth == 0 for group in stats.values()))
 
-    async def _maybe_kill(self, broker: Broker) -> None:
+    async def _kill_worker(self, broker: Broker) -> None:
         """Kill the last of the first workers, once, and only while it provably holds a message."""
         if self._held or self._tally.total(Event.ACKED) < KILL_AT * self._settings.messages:
             return
         victim = self._workers[self._settings.workers - 1]
         for _ in range(HUNTS_PER_LOOK):
             self._tries += 1
-            victim.freeze()
+            victim.suspend()
             await self._tally.follow(broker.journal)
             held = self._tally.held_by(victim.name)
             if len(held) >= (FULL_HANDS if self._tries < PATIENCE else 1):
@@ -166,10 +166,10 @@ class DemoRun:
                 self._event(f"kill -9 {victim.name} (pid {victim.pid}) while it held {messages}")
                 self._event(f"{self._add_worker().name} started in its place")
                 return
-            victim.thaw()
+            victim.resume()
             await asyncio.sleep(HUNT_SECONDS)
 
-    def _notice_recovery(self) -> None:
+    def _report_recovery(self) -> None:
         if not self._held:
             return
         back = sum(name in self._tally.ran_out[group_of(address)] for address, name in self._held.items())

@@ -187,13 +187,13 @@ def reconciliation_table(verdict: Reconciliation) -> Table:
     columns = ("published", "done", "dead", "open", "lost", "twice", "out_of_order")
     table = _table(*(name.replace("_", " ") for name in columns))
     for line in verdict.lines:
-        table.add_row(line.queue, line.group, *(_judged(name, getattr(line, name)) for name in columns))
+        table.add_row(line.queue, line.group, *(_styled_number(name, getattr(line, name)) for name in columns))
     table.add_section()
-    table.add_row("all copies", "", *(_judged(name, verdict.total(name)) for name in columns))
+    table.add_row("all copies", "", *(_styled_number(name, verdict.total(name)) for name in columns))
     return table
 
 
-def _judged(column: str, number: int) -> Text:
+def _styled_number(column: str, number: int) -> Text:
     style = {"lost": "bold red", "out_of_order": "bold red", "dead": "red", "twice": "yellow", "done": "green"}.get(
         column, ""
     )

@@ -99,13 +99,13 @@ def headline(made: Report) -> Table:
     for group in made.groups:
         view.add_row(
             group.queue, group.group, f"{group.enqueued:,}", f"{group.processed:,}", f"{group.failed:,}",
-            f"{group.retries:,}", f"{group.peak_depth or 0:,}", _words(group.wait_p50), _words(group.wait_p95),
-            _words(group.run_p95),
+            f"{group.retries:,}", f"{group.peak_depth or 0:,}", _duration(group.wait_p50), _duration(group.wait_p95),
+            _duration(group.run_p95),
         )  # fmt: skip
     return view
 
 
-def _words(ms: int | None) -> str:
+def _duration(ms: int | None) -> str:
     return "-" if ms is None else duration_text(timedelta(milliseconds=ms))
 
 

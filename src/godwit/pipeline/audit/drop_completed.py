@@ -65,13 +65,13 @@ def drop_completed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for batch in batches:
         gathered.append(batch)
         if sum(map(len, gathered)) >= MOST_ROWS:
-            yield from _short(pa.Table.from_batches(gathered))
+            yield from _without_completed(pa.Table.from_batches(gathered))
             gathered = []
     if gathered:
-        yield from _short(pa.Table.from_batches(gathered))
+        yield from _without_completed(pa.Table.from_batches(gathered))
 
 
-def _short(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def _without_completed(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     kept = rows.filter(pa.array(_CopyHistories(rows).stay))
     whole = pa.concat_tables([kept, _facts(rows), _arrived(rows)], promote_options="default")
     yield from whole.combine_chunks().to_batches()
@@ -101,12 +101,12 @@ def _arrived(rows: pa.Table) -> pa.Table:
         for name in keys:
             columns[name].append(arrivals[name][int(in_group[0])].as_py())
         columns["lowest"].append(int(numbers[in_group].min()))
-        columns["arrivals"].append(_marks(numbers[in_group]) if code >= 0 else None)
+        columns["arrivals"].append(_arrival_bits(numbers[in_group]) if code >= 0 else None)
     kinds = {**dict.fromkeys(keys, pa.string()), "lowest": pa.int64(), "arrivals": pa.binary()}
     return pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
 
 
-def _marks(numbers: np.ndarray) -> bytes | None:
+def _arrival_bits(numbers: np.ndarray) -> bytes | None:
     lowest, width = int(numbers.min()), int(numbers.max() - numbers.min()) + 1
     if lowest < 0 or width > max(len(numbers) * _APART, _MARKS):
         return None
@@ -153,14 +153,14 @@ class _CopyHistories:
         copies = places[step_rows] << _NUMBER_BITS | numbers[step_rows]
         order = np.lexsort((_numbers(rows["seq"], 0)[step_rows], copies))
         self._at, self._copies, self._steps_there = step_rows[order], copies[order], steps[step_rows[order]]
-        self._leave_out(self._ended_well())
+        self._drop(self._completed())
 
     def _steps(self) -> np.ndarray:
         coded = _coded(self._rows["event"])
         known = [_STEP_OF.get(name, _NO_STEP) for name in coded.dictionary.to_pylist()]
         return _looked_up(coded, known, np.int8)
 
-    def _ended_well(self) -> np.ndarray:
+    def _completed(self) -> np.ndarray:
         """Return the copies, in order, whose whole history is here and valid."""
         real = self._steps_there != _RENEW  # which changes nothing, and is never held against a copy
         copies, steps, at = self._copies[real], self._steps_there[real], self._at[real]
@@ -171,17 +171,17 @@ class _CopyHistories:
         was = np.r_[np.int8(_UNBORN), after[:-1]]
         was[starts] = _UNBORN
         ends = np.r_[starts[1:], len(copies)] - 1
-        plain = _MAY[steps, was] & self._plain()[at]
+        plain = _MAY[steps, was] & self._droppable()[at]
         completed: np.ndarray = copies[starts][np.logical_and.reduceat(plain, starts) & (after[ends] == _ENDED)]
         return completed
 
-    def _plain(self) -> np.ndarray:
+    def _droppable(self) -> np.ndarray:
         """Say of each row whether it allows its copy to be dropped."""
         keyed, replays = (pc.is_valid(self._rows[name]) for name in ("ordering_key", "former_seq"))
         plain: np.ndarray = ~pc.or_(keyed, replays).to_numpy()
         return plain
 
-    def _leave_out(self, ended: np.ndarray) -> None:
+    def _drop(self, ended: np.ndarray) -> None:
         if not len(ended):
             return
         out = _among(self._copies, ended)

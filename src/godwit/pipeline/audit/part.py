@@ -91,13 +91,13 @@ class AuditPart:
 
     def prepare(self, rows: DataFrame, run_id: str) -> PreparedPart:
         """Continue from the open copies; write the copies open now and the findings."""
-        short = _shortened(rows).persist()
+        short = _without_completed(rows).persist()
         try:
-            return self._followed(rows, short, run_id)
+            return self._follow(rows, short, run_id)
         finally:
             short.unpersist()
 
-    def _followed(self, rows: DataFrame, short: DataFrame, run_id: str) -> PreparedPart:
+    def _follow(self, rows: DataFrame, short: DataFrame, run_id: str) -> PreparedPart:
         overview = _overview(short)
         read = advances(overview, accept_loss=self._accept_loss)
         if not read:
@@ -107,7 +107,7 @@ class AuditPart:
         opened = self._lake.read(spark, before[OPEN], OPEN_SCHEMA)
         scopes_before = _scopes(self._lake.read(spark, before[SCOPES], SCOPES_SCHEMA))
         scopes = _scopes_after(scopes_before, read, _groups(overview))
-        unique = drop_completed.arrivals_are_unique(_arrived(overview), _highest(opened) if before[OPEN] else {})
+        unique = drop_completed.arrivals_are_unique(_arrived(overview), _highest_open(opened) if before[OPEN] else {})
         if not unique:
             log.info("a copy may have arrived twice, the audit follows all rows", run=run_id)
         tables = audit.follow_copies(
@@ -145,7 +145,7 @@ def audit_key(lake: Lake) -> str:
     return f"audit {lake.name}"
 
 
-def _shortened(rows: DataFrame) -> DataFrame:
+def _without_completed(rows: DataFrame) -> DataFrame:
     """Drop completed copies; of bodies, read only those that say how a group was created."""
     created = F.when(F.col("event") == Event.GROUP_CREATED.value, F.col("body")).alias("body")
     wanted = rows.select(*(created if name == "body" else F.col(name) for name in drop_completed.READ))
@@ -176,7 +176,7 @@ def _arrived(overview: pa.Table) -> Iterator[tuple[str, str, int, bytes | None]]
             yield shard["shard"], arrived["group"], arrived["lowest"], arrived["arrivals"]
 
 
-def _highest(opened: DataFrame) -> dict[tuple[str, str], int]:
+def _highest_open(opened: DataFrame) -> dict[tuple[str, str], int]:
     """Return the highest publish_seq that is open, by shard and group."""
     rows = opened.groupBy("shard", "group").agg(F.max("publish_seq").alias("highest")).collect()
     return {(row["shard"], row["group"]): row["highest"] for row in rows}

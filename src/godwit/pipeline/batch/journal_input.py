@@ -27,19 +27,21 @@ class JournalInput:
         named = columns(*(name for name in journal_schema().names if name in wanted))
         self._schema = partials_schema() if options.partials else named
 
-    def growing(self, start: Positions) -> DataFrame:
+    def stream(self, start: Positions) -> DataFrame:
         """Return the stream of rows after `start`."""
         stream: DataStreamReader = self._spark.readStream.format("godwit").schema(self._schema)
         return stream.options(
-            **self._told(), startingOffsets=to_option(start), maxRowsPerTrigger=self._options.max_rows
+            **self._common_options(), startingOffsets=to_option(start), maxRowsPerTrigger=self._options.max_rows
         ).load()
 
-    def between(self, start: Positions, end: Positions) -> DataFrame:
+    def table(self, start: Positions, end: Positions) -> DataFrame:
         """Return the rows between two positions."""
         table: DataFrameReader = self._spark.read.format("godwit").schema(self._schema)
-        return table.options(**self._told(), startingOffsets=to_option(start), endingOffsets=to_option(end)).load()
+        return table.options(
+            **self._common_options(), startingOffsets=to_option(start), endingOffsets=to_option(end)
+        ).load()
 
-    def unseen(self, rows: DataFrame, positions: Positions) -> DataFrame:
+    def rows_after(self, rows: DataFrame, positions: Positions) -> DataFrame:
         """Return the rows of a batch after a position; partial sums cannot be split, so they are made again."""
         if not self._options.partials:
             return rows_beyond(rows, positions)
@@ -50,9 +52,9 @@ class JournalInput:
             if seen < advance.last:
                 start[advance.shard] = Position(advance.epoch, max(seen, advance.first - 1))
                 end[advance.shard] = Position(advance.epoch, advance.last)
-        return self.between(start, end)
+        return self.table(start, end)
 
-    def _told(self) -> dict[str, str | bool]:
+    def _common_options(self) -> dict[str, str | bool]:
         options = self._options
         return {
             "url": options.url,

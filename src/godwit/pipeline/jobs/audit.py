@@ -19,7 +19,7 @@ from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.journal import shard_parts
 from godwit.pipeline.audit.part import AuditState, audit_key
 from godwit.pipeline.batch.publisher import BatchOutcome
-from godwit.pipeline.jobs.run import RunSettings, check, follow
+from godwit.pipeline.jobs.run import RunSettings, check_settings, follow
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import spark_session
@@ -86,7 +86,7 @@ def run_audit(
     clock: Clock = SYSTEM_CLOCK,
 ) -> AuditResult:
     """Follow the journal to its present end in a session of its own, and evaluate the open copies."""
-    check(settings.run)
+    check_settings(settings.run)
     with (
         Connections(settings.run.broker_url, settings.run.store_url) as connections,
         spark_session(f"godwit audit {settings.run.name}", master=settings.run.master) as spark,

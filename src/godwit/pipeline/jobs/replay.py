@@ -51,7 +51,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_replay(settings: ReplaySettings, *, clock: Clock = SYSTEM_CLOCK) -> ReplayResult:
     """Select messages from the lake and the journal behind it, and send them."""
-    condition = check(settings)
+    condition = check_settings(settings)
     with (
         Connections(settings.broker_url, settings.store_url, feature="A replay") as connections,
         spark_session("godwit replay", master=settings.master) as spark,
@@ -60,7 +60,7 @@ def run_replay(settings: ReplaySettings, *, clock: Clock = SYSTEM_CLOCK) -> Repl
         return replay_in_session(spark, connections, settings, condition, clock=clock)
 
 
-def check(settings: ReplaySettings) -> Expression:
+def check_settings(settings: ReplaySettings) -> Expression:
     """Refuse settings that cannot work, before anything is started; return the condition."""
     if settings.per_second is not None and not settings.per_second > 0:
         raise InvalidSetting("rate", settings.per_second, "messages per second, more than 0")

@@ -29,7 +29,7 @@ from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.errors import tolerate_failure, translate_errors
 from godwit.pipeline.spark.metrics import PipelineMetrics, metrics_listener
 from godwit.pipeline.spark.metrics_server import serve_metrics
-from godwit.pipeline.spark.session import LOCAL, folder_of, spark_session
+from godwit.pipeline.spark.session import LOCAL, run_folder_of, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(settings: RunSettings, *, report: Callable[[BatchOutcome], None] = lambda _outcome: None) -> RunSummary:
     """Run the pipeline until everything is read (`once`), or until it is interrupted."""
-    check(settings)
+    check_settings(settings)
     outcomes: list[BatchOutcome] = []
 
     def note(outcome: BatchOutcome) -> None:
@@ -147,8 +147,8 @@ def follow(
     patient_until = time.monotonic() + START_SECONDS
     while True:
         try:
-            with running(spark, connections, settings, note) as query:
-                wait(query, chore)
+            with running_query(spark, connections, settings, note) as query:
+                wait_for_end(query, chore)
         except PipelineFailed as failed:
             if TOO_SLOW not in failed.reason or time.monotonic() > patient_until:
                 raise
@@ -179,16 +179,16 @@ def read_options_of(settings: RunSettings) -> ReadOptions:
     """Return the read options of a run."""
     return ReadOptions(
         url=absolute_url(settings.broker_url), queues=tuple(settings.queues), max_rows=settings.max_rows,
-        fail_on_data_loss=not settings.accept_loss, partials=_summed(settings),
+        fail_on_data_loss=not settings.accept_loss, partials=_needs_only_sums(settings),
     )  # fmt: skip
 
 
-def _summed(settings: RunSettings) -> bool:
+def _needs_only_sums(settings: RunSettings) -> bool:
     """Say whether no part needs rows, so that they are added up where they are read."""
     return set(settings.parts) == {"analytics"}
 
 
-def check(settings: RunSettings) -> None:
+def check_settings(settings: RunSettings) -> None:
     """Refuse settings that cannot work, before anything is started."""
     queue_name(settings.name)
     for part in settings.parts:
@@ -197,16 +197,16 @@ def check(settings: RunSettings) -> None:
 
 
 @contextmanager
-def running(
+def running_query(
     spark: SparkSession, connections: Connections, settings: RunSettings, report: Callable[[BatchOutcome], None]
 ) -> Iterator[StreamingQuery]:
     """Start the query of a pipeline and stop it with the block."""
     parts, options = parts_of(connections, settings), read_options_of(settings)
     journal_input = JournalInput(spark, options, parts)
     publisher = _publisher(connections, settings, parts, journal_input, report)
-    stream = journal_input.growing(start_positions(connections, parts, options))
+    stream = journal_input.stream(start_positions(connections, parts, options))
     # Without a given checkpoint there is a new one each time: it only hints where to continue.
-    checkpoint = settings.checkpoint or str(folder_of(spark) / f"checkpoint-{secrets.token_hex(4)}")
+    checkpoint = settings.checkpoint or str(run_folder_of(spark) / f"checkpoint-{secrets.token_hex(4)}")
     writer = stream.writeStream.foreachBatch(publisher).option("checkpointLocation", checkpoint)
     every = f"{int(settings.every.total_seconds() * 1000)} milliseconds"
     writer = writer.trigger(availableNow=True) if settings.once else writer.trigger(processingTime=every)
@@ -233,7 +233,7 @@ def _catch_up(
     publisher = _publisher(connections, settings, parts, journal_input, report)
     with translate_errors(publisher):
         start = start_positions(connections, parts, options)
-        catch_up(options, start, journal_input.between, publisher, metrics=metrics, pipeline=settings.name)
+        catch_up(options, start, journal_input.table, publisher, metrics=metrics, pipeline=settings.name)
 
 
 def _publisher(
@@ -246,7 +246,7 @@ def _publisher(
     lake = settings.name if {"archive", "audit"} & set(settings.parts) else ""
     return BatchPublisher(
         connections, parts, reader=reader_of(settings.name), lake=lake, accept_loss=settings.accept_loss, report=report,
-        unseen=journal_input.unseen,
+        unseen=journal_input.rows_after,
     )  # fmt: skip
 
 
@@ -257,13 +257,13 @@ def parts_of(connections: Connections, settings: RunSettings) -> list[BatchPart]
     if "archive" in settings.parts:
         parts.append(LakePart(lake, accept_loss=settings.accept_loss))
     if "analytics" in settings.parts:
-        parts.append(AnalyticsPart(connections, accept_loss=settings.accept_loss, summed=_summed(settings)))
+        parts.append(AnalyticsPart(connections, accept_loss=settings.accept_loss, summed=_needs_only_sums(settings)))
     if "audit" in settings.parts:
         parts.append(AuditPart(connections, lake, accept_loss=settings.accept_loss))
     return parts
 
 
-def wait(query: StreamingQuery, chore: Callable[[], None] = lambda: None) -> None:
+def wait_for_end(query: StreamingQuery, chore: Callable[[], None] = lambda: None) -> None:
     """Wait for the query's end, calling `chore` at intervals; raise what ended the query."""
     due = time.monotonic() + CHORE_SECONDS
     while not query.awaitTermination(WAIT_SECONDS):

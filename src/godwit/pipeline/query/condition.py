@@ -93,10 +93,10 @@ def parse(source: str, columns: Mapping[str, ColumnKind]) -> Expression:
         raise InvalidCondition(
             source, 0, f"is longer than {MAX_CONDITION_CHARACTERS:,} characters", "Select in several steps."
         )
-    return _Reader(source, columns).whole()
+    return _Parser(source, columns).whole()
 
 
-class _Reader:
+class _Parser:
     """Parses words from left to right; each method parses one rule of the grammar."""
 
     def __init__(self, source: str, columns: Mapping[str, ColumnKind]) -> None:

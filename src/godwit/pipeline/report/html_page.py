@@ -9,7 +9,7 @@ from typing import Final
 
 from godwit.pipeline.report.advice import AdviceVerdict
 from godwit.pipeline.report.model import Report
-from godwit.pipeline.report.svg_plots import PlotLine, bar, line_plot
+from godwit.pipeline.report.svg_plots import PlotLine, line_plot, share_bar
 
 _SECONDS_FROM_MS: Final = 2_000
 """From this value on an axis shows seconds."""
@@ -171,7 +171,7 @@ def _attempts(report: Report) -> str:
                 f"{figures.earlier_failures}",
                 f"{figures.succeeded:,}",
                 f"{figures.failed:,}",
-                f"{share:.1%} {bar(share, 'green')}",
+                f"{share:.1%} {share_bar(share, 'green')}",
             )
         )
     heads = ("queue", "group", "earlier failures", "succeeded", "failed", "share that succeeds")
@@ -185,7 +185,7 @@ def _patterns(report: Report) -> str:
             pattern.error_fingerprint,
             pattern.error_kind or "",
             ", ".join(pattern.queues),
-            f"{pattern.failures:,} {bar(pattern.failures / most, 'red')}",
+            f"{pattern.failures:,} {share_bar(pattern.failures / most, 'red')}",
             f"{pattern.given_up:,}",
             _time(pattern.first_at),
             _time(pattern.last_at),
@@ -222,7 +222,7 @@ def _workers(report: Report) -> str:
             worker.group,
             worker.worker,
             f"{worker.delivered:,}",
-            f"{worker.processed:,} {bar(worker.processed / most, 'blue')}",
+            f"{worker.processed:,} {share_bar(worker.processed / most, 'blue')}",
             _duration(worker.busy_ms),
         )
         for worker in report.workers

@@ -36,12 +36,12 @@ def line_plot(moments: Sequence[datetime], drawn: Sequence[PlotLine], *, unit: s
     )
 
 
-def bar(share: float, colour: str) -> str:
+def share_bar(share: float, colour: str) -> str:
     """Return a bar that fills a share of its cell."""
     return f'<span class="bar"><span class="{colour}" style="width:{100 * min(1, max(0, share)):.1f}%"></span></span>'
 
 
-def short(number: float) -> str:
+def axis_label(number: float) -> str:
     """Return a number as an axis label: 1.5k, 20M."""
     for power, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= power:
@@ -53,7 +53,7 @@ def _grid(top: float, unit: str) -> str:
     elements = []
     for tick in range(_TICKS + 1):
         height = _y(top * tick / _TICKS, top)
-        label = f"{short(top * tick / _TICKS)}{unit if tick == _TICKS else ''}"
+        label = f"{axis_label(top * tick / _TICKS)}{unit if tick == _TICKS else ''}"
         elements.append(
             f'<line class="grid" x1="{LEFT}" y1="{height:.1f}" x2="{WIDTH - RIGHT}" y2="{height:.1f}"/>'
             f'<text x="{LEFT - 6}" y="{height + 4:.1f}" text-anchor="end">{html.escape(label)}</text>'

@@ -61,14 +61,14 @@ class RowTemplates:
             id_hash.update(key.encode())
         except _ODD:
             return None
-        id_ = _text(id_hash.digest())
+        id_ = _uuid_text(id_hash.digest())
         body = b"%b%b%b%b%b" % (before, id_.encode(), between, written, behind)
         size = len(body)
         return None if size > MAX_MESSAGE_BYTES else Envelope(id_, self._queue, body, size, self._now_ms, kind)
 
     def seal_rows(self, keys: pa.Array, payloads: pa.Array, types: pa.Array | None) -> list[Envelope] | None:
         """Return the messages of many rows as `seal` makes them; None when a row needs the general way."""
-        if not (_is_text(keys) and _is_text(payloads) and _is_shallow(payloads)):
+        if not (_is_text_column(keys) and _is_text_column(payloads) and _is_shallow(payloads)):
             return None
         from godwit.pipeline.sink import uuid_text
 
@@ -83,16 +83,16 @@ class RowTemplates:
         texts = uuid_text.uuid5_texts(self._digests(keys))
         if len(around) == 1:
             ((before, between, behind),) = around.values()
-            heads = uuid_text.between(before, texts, between)
+            heads = uuid_text.surround(before, texts, between)
             bodies = [head + payload + behind for head, payload in zip(heads, written, strict=True)]
             kinds = kinds[:1] * len(bodies)
         else:
-            pieces = zip(map(around.__getitem__, kinds), uuid_text.between(b"", texts, b""), written, strict=True)
+            pieces = zip(map(around.__getitem__, kinds), uuid_text.surround(b"", texts, b""), written, strict=True)
             bodies = [around[0] + id_ + around[1] + payload + around[2] for around, id_, payload in pieces]
         sizes = list(map(len, bodies))
         if max(sizes) > MAX_MESSAGE_BYTES:
             return None
-        queue, now_ms, ids = self._queue, self._now_ms, uuid_text.strings(texts)
+        queue, now_ms, ids = self._queue, self._now_ms, uuid_text.as_strings(texts)
         return [
             Envelope(id_, queue, body, size, now_ms, kind)
             for id_, body, size, kind in zip(ids, bodies, sizes, kinds, strict=True)
@@ -114,15 +114,15 @@ class RowTemplates:
 
 def uuid5(name: str) -> str:
     """Return `uuid.uuid5(NAMESPACE, name)` as text, in a third of the time."""
-    return _text(hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest())
+    return _uuid_text(hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest())
 
 
-def _text(digest: bytes) -> str:
+def _uuid_text(digest: bytes) -> str:
     text = digest.hex()
     return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{UUID_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
 
 
-def _is_text(column: pa.Array) -> bool:
+def _is_text_column(column: pa.Array) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(column.type)) and column.null_count == 0

@@ -76,7 +76,7 @@ def unpack_ids(kept: bytes | list[str]) -> list[str]:
         return kept
     from godwit.pipeline.sink import uuid_text
 
-    return uuid_text.strings(uuid_text.texts(kept))
+    return uuid_text.as_strings(uuid_text.uuid_texts(kept))
 
 
 class WantedIds:
@@ -90,15 +90,15 @@ class WantedIds:
         return frozenset(self._ids)
 
     @cached_property
-    def _sieve(self) -> Callable[[bytes], bytes]:
+    def _filter(self) -> Callable[[bytes], bytes]:
         from godwit.pipeline.sink import uuid_text
 
         packed = pack_ids(self._ids)
-        return uuid_text.UuidFilter(packed).pass_on if isinstance(packed, bytes) else bytes
+        return uuid_text.UuidFilter(packed).possible if isinstance(packed, bytes) else bytes
 
     def among(self, kept: bytes | list[str]) -> list[str]:
         """Return the ids of a block that are wanted."""
-        left = self._sieve(kept) if isinstance(kept, bytes) else kept
+        left = self._filter(kept) if isinstance(kept, bytes) else kept
         return [id_ for id_ in unpack_ids(left) if id_ in self._known] if left else []
 
 

@@ -39,7 +39,7 @@ def campaign_texts(campaign: str, keys: Sequence[bytes]) -> np.ndarray:
     return _texts(raw)
 
 
-def texts(raw: bytes) -> np.ndarray:
+def uuid_texts(raw: bytes) -> np.ndarray:
     """Return UUIDs of 16 bytes each, concatenated, as such a matrix."""
     return _texts(np.frombuffer(raw, np.uint8).reshape(-1, _UUID_BYTES))
 
@@ -57,20 +57,20 @@ class UuidFilter:
 
     def __init__(self, known: bytes) -> None:
         self._marked = np.zeros(1 << _SIEVE_BITS, bool)
-        self._marked[_ends(known)] = True
+        self._marked[_end_bits(known)] = True
 
-    def pass_on(self, raw: bytes) -> bytes:
+    def possible(self, raw: bytes) -> bytes:
         """Return the UUIDs that may be known: all known ones and few others."""
-        passed: bytes = np.frombuffer(raw, np.uint8).reshape(-1, _UUID_BYTES)[self._marked[_ends(raw)]].tobytes()
+        passed: bytes = np.frombuffer(raw, np.uint8).reshape(-1, _UUID_BYTES)[self._marked[_end_bits(raw)]].tobytes()
         return passed
 
 
-def _ends(raw: bytes) -> np.ndarray:
+def _end_bits(raw: bytes) -> np.ndarray:
     """Return some bits of each UUID's end as a number; the end is random in UUIDs of all kinds."""
     return np.frombuffer(raw, ">u4")[3::4] & ((1 << _SIEVE_BITS) - 1)
 
 
-def between(before: bytes, matrix: np.ndarray, behind: bytes) -> list[bytes]:
+def surround(before: bytes, matrix: np.ndarray, behind: bytes) -> list[bytes]:
     """Return each text with the same bytes before and after it."""
     width = len(before) + matrix.shape[1] + len(behind)
     whole = np.empty((len(matrix), width), np.uint8)
@@ -81,7 +81,7 @@ def between(before: bytes, matrix: np.ndarray, behind: bytes) -> list[bytes]:
     return [text[start : start + width] for start in range(0, len(text), width)]
 
 
-def strings(matrix: np.ndarray) -> list[str]:
+def as_strings(matrix: np.ndarray) -> list[str]:
     """Return each text as a string."""
     width, text = matrix.shape[1], matrix.tobytes().decode("ascii")
     return [text[start : start + width] for start in range(0, len(text), width)]

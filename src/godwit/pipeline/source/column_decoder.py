@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.pipeline.source.msgpack_values import BYTES, FEW, TEXT, ByteOffsets, Flags, MsgpackValues, Unexpected
-from godwit.pipeline.source.row_decoder import layout_of, repeated
+from godwit.pipeline.source.row_decoder import layout_of, repeat_value
 
 _HEADER: Final = ("version", "epoch", "first_seq", "at", "event", "queue", "group", "worker", "depth", "rows")
 _MICROSECONDS: Final = 1_000
@@ -47,12 +47,12 @@ def _column(field: pa.Field, headers: _Headers, rows: _Rows, shard: str) -> pa.A
         pieces = rows.fields[name]
         return rows.numbers(pieces, type_) if _is_number(type_) else rows.texts(pieces, type_)
     if name == "shard":
-        return repeated(shard, type_, rows.count)
+        return repeat_value(shard, type_, rows.count)
     if name == "seq":
         return pa.array(rows.seq)
     if name in headers.places:
         return headers.spread(name, type_, rows)
-    return repeated(None, type_, rows.count)
+    return repeat_value(None, type_, rows.count)
 
 
 class _Headers:
@@ -68,7 +68,7 @@ class _Headers:
         offsets = self.begins + 1
         for name in _HEADER:
             self.places[name] = offsets
-            offsets = self._packed.behind(offsets)
+            offsets = self._packed.ends_of(offsets)
         self.counts, self.inside = self._packed.lengths(self.places.pop("rows"))
         if not self.counts.all() or (self.counts > sizes).any():
             raise Unexpected
@@ -85,7 +85,7 @@ class _Headers:
     def texts(self, name: str, type_: pa.DataType) -> pa.Array:
         """Return a text of each chunk."""
         begins, there = self._packed.texts(self.places[name], TEXT)
-        return _texts(self._packed, begins, self._packed.behind(self.places[name]), there, type_)
+        return _texts(self._packed, begins, self._packed.ends_of(self.places[name]), there, type_)
 
     def spread(self, name: str, type_: pa.DataType, rows: _Rows) -> pa.Array:
         """Return a field of each row's chunk."""
@@ -95,7 +95,7 @@ class _Headers:
             return _numbers(values[chunk], None if there is None else there[chunk], type_)
         texts = self.texts(name, type_)
         if texts[0] == texts[-1] and len(texts.unique()) == 1:
-            return repeated(texts[0].as_py(), type_, len(chunk))
+            return repeat_value(texts[0].as_py(), type_, len(chunk))
         runs = pa.RunEndEncodedArray.from_arrays(rows.ends, texts.take(rows.order))
         return pc.run_end_decode(runs)
 
@@ -163,7 +163,7 @@ def _numbers(values: ByteOffsets, there: Flags | None, type_: pa.DataType) -> pa
     if there is not None:
         known = int(np.count_nonzero(there))
         if not known:
-            return repeated(None, type_, size)
+            return repeat_value(None, type_, size)
         if known < size:
             values = np.where(there, values, 0)
     if pa.types.is_timestamp(type_):
@@ -183,7 +183,7 @@ def _texts(
     """Copy texts out of the bytes: Arrow sees texts and the bytes between them in turns, and takes every other one."""
     size = len(begins)
     if there is not None and not there.any():
-        return repeated(None, type_, size)
+        return repeat_value(None, type_, size)
     if packed.size > _LARGEST:
         raise Unexpected
     offsets = np.empty(2 * size + 1, np.int32)

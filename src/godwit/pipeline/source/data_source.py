@@ -15,7 +15,14 @@ from pyspark.sql.types import StructType
 from godwit.core.errors import InvalidSetting
 from godwit.pipeline.sink.writers import StreamWriter, TableWriter, write_options
 from godwit.pipeline.source.decoder import ChunkDecoder
-from godwit.pipeline.source.offsets import RowRange, check_available, chosen_shards, ranges, resolve, task_ranges
+from godwit.pipeline.source.offsets import (
+    RowRange,
+    check_available,
+    chosen_shards,
+    ranges,
+    resolve_offsets,
+    task_ranges,
+)
 from godwit.pipeline.source.options import ReadOptions, read_options
 from godwit.pipeline.source.partial_sums import PartialSums
 from godwit.pipeline.source.reader import read_batches
@@ -46,8 +53,8 @@ class JournalReader(DataSourceReader):
         options = self._options
         with SyncBroker(options.url) as opened:
             shards = opened.ask(lambda journal: chosen_shards(journal, options))
-            start = opened.ask(lambda journal: resolve(journal, options.starting, options))
-            end = opened.ask(lambda journal: resolve(journal, options.ending, options))
+            start = opened.ask(lambda journal: resolve_offsets(journal, options.starting, options))
+            end = opened.ask(lambda journal: resolve_offsets(journal, options.ending, options))
         check_available(start, shards, end, fail=options.fail_on_data_loss)
         parts = task_ranges(ranges(start, end, shards), options.rows_per_partition)
         # Spark takes an empty list as one partition without a value.

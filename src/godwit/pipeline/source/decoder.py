@@ -39,12 +39,12 @@ class ChunkDecoder:
         self._until, self._last = until, last_seq(chunks[-1], self._shard, after)
         return self._last
 
-    def full(self) -> Iterator[pa.RecordBatch]:
+    def complete(self) -> Iterator[pa.RecordBatch]:
         """Yield the gathered rows when they are enough for a batch."""
         if self._last - self._after >= self._batch_rows or self._bytes >= BATCH_BYTES:
-            yield from self.rest()
+            yield from self.remaining()
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def remaining(self) -> Iterator[pa.RecordBatch]:
         """Yield the remaining rows."""
         chunks, self._gathered, self._bytes = self._gathered, [], 0
         if not chunks:

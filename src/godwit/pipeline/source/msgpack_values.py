@@ -71,7 +71,7 @@ class MsgpackValues:
         """Return the first byte of each value; offsets beyond the end give an unknown one."""
         return self.bytes.take(places, mode="clip")
 
-    def behind(self, places: ByteOffsets) -> ByteOffsets:
+    def ends_of(self, places: ByteOffsets) -> ByteOffsets:
         """Return where the next values begin; the same offset where a value is unknown."""
         first = self.first(places)
         sizes = _SIZE.take(first)
@@ -132,7 +132,7 @@ class MsgpackValues:
         beginnings, inside = self._candidates(begin, end, values)
         places = [inside]
         for _ in range(values):
-            places.append(self.behind(places[-1]))
+            places.append(self.ends_of(places[-1]))
         behind = places[-1]
         if len(beginnings) != count:
             ends = np.zeros(end + 1, np.bool_)

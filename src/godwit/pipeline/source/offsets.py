@@ -56,7 +56,7 @@ async def chosen_shards(journal: Journal, options: ReadOptions) -> Mapping[str, 
     return {name: ends for name, ends in shards.items() if not options.queues or queue_of(name) in options.queues}
 
 
-async def resolve(journal: Journal, asked: Offsets, options: ReadOptions) -> Positions:
+async def resolve_offsets(journal: Journal, asked: Offsets, options: ReadOptions) -> Positions:
     """Return the positions that `asked` means now."""
     shards = await chosen_shards(journal, options)
     match asked:

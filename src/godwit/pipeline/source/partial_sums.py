@@ -50,11 +50,11 @@ class PartialSums:
             event_sum.add(decoded.event, first, decoded.at, decoded.depth or 0, rows)
         return decoded.first_seq + len(decoded.rows) - 1
 
-    def full(self) -> Iterator[pa.RecordBatch]:
+    def complete(self) -> Iterator[pa.RecordBatch]:
         """Yield nothing: further rows may belong to a minute that is there already."""
         return iter(())
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def remaining(self) -> Iterator[pa.RecordBatch]:
         """Yield the partial sums."""
         if self._sums:
             try:

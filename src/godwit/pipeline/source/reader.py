@@ -26,11 +26,11 @@ class ChunkConverter(Protocol):
         """Add the rows of chunks after `after` and up to `until`; return the seq of the last chunk's last row."""
         ...
 
-    def full(self) -> Iterator[pa.RecordBatch]:
+    def complete(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches that are complete."""
         ...
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def remaining(self) -> Iterator[pa.RecordBatch]:
         """Yield the remaining rows."""
         ...
 
@@ -54,8 +54,8 @@ def read_batches(
                 if not chunks:
                     raise JournalLost(wanted.shard, f"rows {after + 1:,} to {wanted.until:,}", "fewer")
                 after = max(after, converter.add(chunks, after, wanted.until))
-                yield from converter.full()
-        yield from converter.rest()
+                yield from converter.complete()
+        yield from converter.remaining()
     finally:
         if collecting:
             gc.enable()

@@ -136,13 +136,13 @@ class _Rows:
             if field.name in fields:
                 made.append(_array(fields[field.name], field.type))
             elif field.name == "event":
-                made.append(repeated(self.event, field.type, size))
+                made.append(repeat_value(self.event, field.type, size))
             elif field.name == "shard":
-                made.append(repeated(shard, field.type, size))
+                made.append(repeat_value(shard, field.type, size))
             elif (values := header.column(field.name, field.type)) is not None:
                 made.append(values)
             else:
-                made.append(repeated(None, field.type, size))
+                made.append(repeat_value(None, field.type, size))
         return made
 
     def _columns(self) -> Iterator[tuple[Any, ...]]:
@@ -172,7 +172,7 @@ class _Repeated:
             return None
         values = self._columns[index]
         if values[-1] == values[0] and values.count(values[0]) == len(values):
-            return repeated(values[0], type_, self._size)
+            return repeat_value(values[0], type_, self._size)
         if self._places is None:
             self._places = pa.array(np.repeat(np.arange(len(self._counts)), self._counts))
         return _array(values, type_).take(self._places)
@@ -195,19 +195,19 @@ def _array(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
     first = values[0]
     if values[-1] == first and values.count(first) == len(values):
         # Types, lanes, attempts, and whatever a queue does not use: one value for all, made ten times faster.
-        return repeated(first, type_, len(values))
+        return repeat_value(first, type_, len(values))
     return _array_of(values, type_)
 
 
-def repeated(value: Any, type_: pa.DataType, size: int) -> pa.Array:
+def repeat_value(value: Any, type_: pa.DataType, size: int) -> pa.Array:
     """Return a column of `size` equal values, sliced from a cached one, because allocating memory costs most."""
     if isinstance(value, bytes) or size > _KEPT_ROWS:
         return _column_of(value, type_, size)
-    return _kept(value, type_).slice(0, size)
+    return _cached_column(value, type_).slice(0, size)
 
 
 @lru_cache(maxsize=64)
-def _kept(value: Any, type_: pa.DataType) -> pa.Array:
+def _cached_column(value: Any, type_: pa.DataType) -> pa.Array:
     return _column_of(value, type_, _KEPT_ROWS)
 
 

@@ -26,7 +26,7 @@ _PARTIALS: Final = (
 
 
 @cache
-def document() -> dict[str, Any]:
+def schema_document() -> dict[str, Any]:
     """Return the committed schema as a dictionary."""
     schema: dict[str, Any] = json.loads(files("godwit.pipeline.source").joinpath(FILE).read_text("utf-8"))
     return schema
@@ -37,7 +37,7 @@ def journal_schema() -> StructType:
     """Return all columns of a journal."""
     from pyspark.sql.types import StructType
 
-    return StructType.fromJson(document())
+    return StructType.fromJson(schema_document())
 
 
 @cache

@@ -16,7 +16,7 @@ from godwit.pipeline.source.offsets import (
     chosen_shards,
     from_offset,
     ranges,
-    resolve,
+    resolve_offsets,
     task_ranges,
     to_offset,
 )
@@ -37,7 +37,7 @@ class JournalStream(SupportsTriggerAvailableNow):
         """Return where a query without a checkpoint begins."""
         options = self._options
         with SyncBroker(options.url) as opened:
-            return to_offset(opened.ask(lambda journal: resolve(journal, options.starting, options)))
+            return to_offset(opened.ask(lambda journal: resolve_offsets(journal, options.starting, options)))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how many rows a batch may have."""

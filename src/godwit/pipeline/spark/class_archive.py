@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from godwit.pipeline.spark.jvm import find_java, start
+from godwit.pipeline.spark.jvm import find_java, start_jvm
 from godwit.pipeline.spark.run_folder import run_folder
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _write_classes(part: Path) -> None:
     with run_folder() as folder:
         conf = configuration("classes", "local[1]", folder, {}, "error")
         conf["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={part}"
-        jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
+        jvm = start_jvm(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
             with session_in(conf, jvm, folder) as spark:
                 _run_sample_job(spark, folder)

@@ -80,7 +80,7 @@ class Connections:
     async def _open(self) -> None:
         self._store = connect_store(self.store_url)
         await self._store.__aenter__()
-        await _reached(self._store)
+        await _wait_for_store(self._store)
         broker = connect_broker(self.broker_url)
         await broker.__aenter__()
         self._broker = broker
@@ -105,7 +105,7 @@ class Connections:
             raise PipelineFailed("NoAnswer", f"broker or store did not answer within {seconds:.0f} seconds") from None
 
 
-async def _reached(store: Store) -> None:
+async def _wait_for_store(store: Store) -> None:
     for left in reversed(range(OPEN_TRIES)):
         try:
             await store.ping()

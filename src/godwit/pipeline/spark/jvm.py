@@ -72,7 +72,7 @@ def find_java() -> str | None:
     return str(Path(home) / "bin" / "java") if home else shutil.which("java")
 
 
-def start(conf: Mapping[str, str], folder: Path, *, options: str = "", seconds: float = START_SECONDS) -> Jvm:
+def start_jvm(conf: Mapping[str, str], folder: Path, *, options: str = "", seconds: float = START_SECONDS) -> Jvm:
     """Start a JVM, or use the one of `spark-submit`; its output goes to `jvm.log` in `folder`."""
     if PORT in os.environ:
         return Jvm(None, int(os.environ[PORT]), os.environ[SECRET])
@@ -87,8 +87,8 @@ def start(conf: Mapping[str, str], folder: Path, *, options: str = "", seconds: 
             process_group=0,  # Ctrl-C is for the driver, which ends it in its own time
         )
     try:
-        _await(process, connection_file, log, seconds)
-        port, secret = _read(connection_file)
+        _wait_for_file(process, connection_file, log, seconds)
+        port, secret = _read_connection_file(connection_file)
     except BaseException:
         Jvm(process, 0, "").kill()
         raise
@@ -103,7 +103,7 @@ def finishes_within(seconds: float, call: Callable[[], object]) -> bool:
     return not thread.is_alive()
 
 
-def tail(log: Path) -> str:
+def log_tail(log: Path) -> str:
     """Return the end of a JVM's log."""
     with suppress(OSError):
         return log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:].strip()
@@ -136,13 +136,13 @@ def _environment_of(folder: Path, connection_file: Path, options: str) -> dict[s
     return environment | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file)}
 
 
-def _await(process: subprocess.Popen[bytes], connection_file: Path, log: Path, seconds: float) -> None:
+def _wait_for_file(process: subprocess.Popen[bytes], connection_file: Path, log: Path, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not connection_file.exists():
         if process.poll() is not None:
-            raise SparkUnavailable(f"its JVM ended at once: {tail(log)}", "Mend what it says.")
+            raise SparkUnavailable(f"its JVM ended at once: {log_tail(log)}", "Mend what it says.")
         if time.monotonic() > deadline:
-            output = tail(log) or "nothing"
+            output = log_tail(log) or "nothing"
             raise SparkUnavailable(
                 f"its JVM did not come up within {seconds:.0f} seconds. It said: {output}",
                 "Try again when the machine has less to do.",
@@ -150,7 +150,7 @@ def _await(process: subprocess.Popen[bytes], connection_file: Path, log: Path, s
         time.sleep(_POLL_SECONDS)
 
 
-def _read(connection_file: Path) -> tuple[int, str]:
+def _read_connection_file(connection_file: Path) -> tuple[int, str]:
     """Return the port and the secret from the connection file; the JVM renames the file when it is complete."""
     content = connection_file.read_bytes()
     size = int.from_bytes(content[4:8], "big")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from godwit.core.errors import ExtraRequired, JavaRequired, SparkUnavailable
 from godwit.pipeline.spark import class_archive
 from godwit.pipeline.spark.cores import cores
-from godwit.pipeline.spark.jvm import STOP_SECONDS, Jvm, find_java, finishes_within, start, tail
+from godwit.pipeline.spark.jvm import STOP_SECONDS, Jvm, find_java, finishes_within, log_tail, start_jvm
 from godwit.pipeline.spark.run_folder import run_folder
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def spark_session(
             raise SparkUnavailable("this process has a session already", "End it first, or use that one.")
         conf = configuration(name, master, folder, settings or {}, log_level, lasting=lasting)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # pyspark asks here for the workers of its functions
-        jvm = start(conf, folder, options=" ".join(JVM_OPTIONS))
+        jvm = start_jvm(conf, folder, options=" ".join(JVM_OPTIONS))
         try:
             with session_in(conf, jvm, folder) as session:
                 yield session
@@ -96,7 +96,7 @@ def spark_session(
 @contextmanager
 def session_in(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[SparkSession]:
     """Open a session in a running JVM and stop it when the block ends; the JVM keeps running."""
-    with _without_py4j():
+    with _silence_py4j():
         gateway = jvm.connect()
         try:
             yield _connect(conf, gateway, folder)
@@ -105,7 +105,7 @@ def session_in(conf: Mapping[str, str], jvm: Jvm, folder: Path) -> Iterator[Spar
 
 
 @contextmanager
-def _without_py4j() -> Iterator[None]:
+def _silence_py4j() -> Iterator[None]:
     """Silence py4j's log: its errors are raised as well, and the command reports a Ctrl-C itself."""
     root, own = logging.getLogger(), logging.getLogger("py4j")
     level = own.level
@@ -122,7 +122,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
-def folder_of(spark: SparkSession) -> Path:
+def run_folder_of(spark: SparkSession) -> Path:
     """Return the run folder of a session."""
     return Path(spark.conf.get("spark.local.dir") or tempfile.gettempdir()).parent
 
@@ -190,7 +190,7 @@ def _connect(conf: Mapping[str, str], gateway: Any, folder: Path) -> SparkSessio
     try:
         context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
     except Py4JError as error:
-        log = tail(folder / "jvm.log")
+        log = log_tail(folder / "jvm.log")
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SparkUnavailable(f"{reason}\n{log}".strip(), "Check --master and what Spark says above.") from error
     return SparkSession(context)

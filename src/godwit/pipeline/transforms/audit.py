@@ -54,11 +54,11 @@ def follow_copies(rows: DataFrame, before: DataFrame | None, ordered: DataFrame,
     if removals:
         events = _with_removals(events, rows)
     keeping = F.broadcast(ordered.withColumn("in_order", F.lit(True)))  # noqa: FBT003
-    steps = _in_turn(events.join(keeping, ["shard", "group"], "left"), removals=removals).persist()
+    steps = _ordered_steps(events.join(keeping, ["shard", "group"], "left"), removals=removals).persist()
     return AuditTables(open=_open(steps), findings=_wrong_steps(steps).unionByName(_out_of_order(steps)), steps=steps)
 
 
-def _in_turn(events: DataFrame, *, removals: bool) -> DataFrame:
+def _ordered_steps(events: DataFrame, *, removals: bool) -> DataFrame:
     """Return the steps of each copy in order, with the state it `was` in and whether it is the `first` delivery."""
     by_copy = Window.partitionBy(*COPY).orderBy("seq", "step")
     whole = by_copy.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -93,10 +93,10 @@ def _copy_events(rows: DataFrame, before: DataFrame | None) -> DataFrame:
         .withColumn("step", F.lit("replay"))
     )
     copies = copies.unionByName(replays).drop("event", "former_seq").withColumn("state", after[F.col("step")])
-    return copies if before is None else copies.unionByName(_carried(before))
+    return copies if before is None else copies.unionByName(_open_copies_as_rows(before))
 
 
-def _carried(before: DataFrame) -> DataFrame:
+def _open_copies_as_rows(before: DataFrame) -> DataFrame:
     """Return open copies as rows that come before all others."""
     return before.select(
         "shard",
@@ -155,7 +155,7 @@ def _delivered() -> Column:
     return (F.col("step") == "deliver") | F.col("carried")
 
 
-def _passed() -> Column:
+def _delivered_seq() -> Column:
     """Return the publish_seq that a row proves to have been delivered in its key."""
     return F.greatest(F.when(F.col("first"), F.col("publish_seq")), F.col("carried_by"))
 
@@ -173,8 +173,8 @@ def _wrong_steps(steps: DataFrame) -> DataFrame:
 def _out_of_order(steps: DataFrame) -> DataFrame:
     """Return first deliveries that came after a later message of their key."""
     key = Window.partitionBy("shard", "group", "ordering_key").orderBy("seq", "step")
-    keyed = steps.where(F.col("in_order") & F.col("ordering_key").isNotNull() & _passed().isNotNull())
-    behind = keyed.withColumn("high", F.max(_passed()).over(_earlier(key))).where(
+    keyed = steps.where(F.col("in_order") & F.col("ordering_key").isNotNull() & _delivered_seq().isNotNull())
+    behind = keyed.withColumn("high", F.max(_delivered_seq()).over(_earlier(key))).where(
         F.col("first") & (F.col("high") > F.col("publish_seq"))
     )
     what = F.concat(F.lit("delivered after publish_seq "), F.col("high").cast("string"), F.lit(" of its key"))
@@ -201,7 +201,7 @@ def _open(steps: DataFrame) -> DataFrame:
     )
     alive = copies.where(F.col("state") != "ended")
     key, lane = ["shard", "group", "ordering_key"], ["shard", "group", "lane"]
-    passed = steps.where(F.col("in_order")).groupBy(*key).agg(F.max(_passed()).alias("passed"))
+    passed = steps.where(F.col("in_order")).groupBy(*key).agg(F.max(_delivered_seq()).alias("passed"))
     waiting = (F.col("state") == "waiting") & ~F.col("delivered")
     overtaken = waiting & F.col("in_order").isNull() & (F.col("newest_ready") > F.unix_millis("ready_at"))
     marks = {
@@ -209,11 +209,11 @@ def _open(steps: DataFrame) -> DataFrame:
         "overtaken_by": F.when(~F.col("delivered"), F.greatest("carried_by", "passed")),
         "overtaken_at": F.when(waiting, F.least("carried_at", F.when(overtaken, F.col("newest_at")))),
     }
-    marked = alive.join(passed, key, "left").join(F.broadcast(_newest(steps)), lane, "left").withColumns(marks)
+    marked = alive.join(passed, key, "left").join(F.broadcast(_newest_ready(steps)), lane, "left").withColumns(marks)
     return marked.select(*(field.split()[0] for field in OPEN.split(", ")))
 
 
-def _newest(steps: DataFrame) -> DataFrame:
+def _newest_ready(steps: DataFrame) -> DataFrame:
     """Return, for every lane, the delivered copy that was ready last; of several the one delivered last."""
     ready = (F.unix_millis("at") - F.col("wait_ms")).alias("was_ready")
     return (

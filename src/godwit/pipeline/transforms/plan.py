@@ -29,11 +29,13 @@ _NO_PAYLOAD: Final = "'{}'"
 def plan_candidates(users: DataFrame, campaign: Campaign) -> DataFrame:
     """Return users as a plan needs them (`user`, `zone`, `born`, `payload`), with a `reason` against each or null."""
     given = _quoted(campaign.date_column)
+    is_date = dict(users.dtypes)[campaign.date_column] == "date"
+    born = given if is_date else _as_date(f"CAST({given} AS STRING)")
     payload = ", ".join(map(_quoted, campaign.payload_columns))
     return users.selectExpr(
         f"CAST({_quoted(campaign.user_column)} AS STRING) AS user",
         f"CAST({_quoted(campaign.zone_column)} AS STRING) AS zone",
-        f"{given if dict(users.dtypes)[campaign.date_column] == 'date' else _day(f'CAST({given} AS STRING)')} AS born",
+        f"{born} AS born",
         f"CAST({given} AS STRING) AS given",
         f"{f'to_json(struct({payload}))' if payload else _NO_PAYLOAD} AS payload",
     ).selectExpr("*", f"{_reason()} AS reason")
@@ -43,7 +45,7 @@ def _quoted(column: str) -> str:
     return f"`{column.replace('`', '``')}`"
 
 
-def _day(text: str) -> str:
+def _as_date(text: str) -> str:
     # A cast reads a date five times as fast as a format does, and takes more than dates for one: spaces around them,
     # times behind them, days and months of one digit. None of those has these characters in these places.
     return (
@@ -78,16 +80,16 @@ def plan_messages(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -
     hands, offset = _clocks(candidates, horizon)
     start, end = int(horizon.start.timestamp()), int(horizon.end.timestamp())
     within = (
-        candidates.where(f"{_soon(births)} AND reason IS NULL")
+        candidates.where(f"{_celebrated_soon(births)} AND reason IS NULL")
         .selectExpr("user", "zone", "payload", "month(born) * 100 + dayofmonth(born) AS birthday")
         .join(F.broadcast(_occurrences(candidates, births)), "birthday")
         .join(F.broadcast(hands), "zone")
-        .selectExpr("*", f"{_shown(campaign)} AS shown")
+        .selectExpr("*", f"{_local_time(campaign)} AS shown")
         .selectExpr("user", "occurrence", f"shown - {offset} AS instant", "payload")
         .where(f"instant >= {start} AND instant < {end}")
     )
     key = "concat(user, '/', CAST(occurrence AS STRING))"
-    return _once(within).selectExpr(
+    return _without_duplicates(within).selectExpr(
         f"{campaign_id(campaign.name, key)} AS message_id",
         f"{key} AS key",
         "user",
@@ -97,13 +99,13 @@ def plan_messages(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -
     )
 
 
-def _soon(births: Iterable[tuple[int, date]]) -> str:
+def _celebrated_soon(births: Iterable[tuple[int, date]]) -> str:
     """Select dates celebrated within the horizon by their last characters, which excludes most users at once."""
     ends = sorted({f"'{birthday // 100:02}-{birthday % 100:02}'" for birthday, _ in births})
     return f"substr(given, -5, 5) IN ({', '.join(ends)})"
 
 
-def _once(messages: DataFrame) -> DataFrame:
+def _without_duplicates(messages: DataFrame) -> DataFrame:
     """Return messages without those of duplicate users.
 
     The rows are partitioned by user first: Spark then sorts once to find duplicates, before ids are made.
@@ -116,7 +118,7 @@ def _occurrences(candidates: DataFrame, births: Iterable[tuple[int, date]]) -> D
     return _table(candidates, {"birthday": pa.array(birthdays, pa.int32()), "occurrence": pa.array(days, pa.date32())})
 
 
-def _shown(campaign: Campaign) -> str:
+def _local_time(campaign: Campaign) -> str:
     """Return the local time of a delivery: the campaign's time, spread, and moved out of quiet hours."""
     window = int(campaign.window.total_seconds())
     spread = f"pmod(xxhash64(user), {window})" if window else "0"

@@ -26,18 +26,18 @@ _FAILED: Final = (Event.NACKED, Event.LEASE_EXPIRED, *_DEAD)
 _ARRIVED: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
 
 
-def happened(*events: Event) -> Column:
+def is_event(*events: Event) -> Column:
     """Say whether a row is one of these events."""
     return F.col("event").isin(*(event.value for event in events))
 
 
-def counted(*events: Event) -> Column:
+def count_events(*events: Event) -> Column:
     """Count the rows that are one of these events."""
-    return F.count_if(happened(*events))
+    return F.count_if(is_event(*events))
 
 
 def _percentiles(value: str, event: Event, name: str) -> list[Column]:
-    percentiles = F.percentile_approx(F.when(happened(event), F.col(value)), list(PERCENTILES), ACCURACY)
+    percentiles = F.percentile_approx(F.when(is_event(event), F.col(value)), list(PERCENTILES), ACCURACY)
     return [percentiles[at].alias(f"{name}_p{round(share * 100)}") for at, share in enumerate(PERCENTILES)]
 
 
@@ -47,15 +47,15 @@ def groups(rows: DataFrame) -> DataFrame:
         rows.where(F.col("group").isNotNull())
         .groupBy(*_GROUP)
         .agg(
-            counted(*_ARRIVED).alias("enqueued"),
-            counted(Event.DELIVERED).alias("delivered"),
-            counted(Event.ACKED).alias("processed"),
-            counted(*_DEAD).alias("failed"),
-            counted(Event.MESSAGE_EXPIRED).alias("expired"),
-            counted(Event.NACKED).alias("retries"),
-            counted(Event.LEASE_EXPIRED).alias("leases_expired"),
-            counted(Event.ACK_REFUSED).alias("acks_refused"),
-            counted(Event.HANDED_BACK).alias("handed_back"),
+            count_events(*_ARRIVED).alias("enqueued"),
+            count_events(Event.DELIVERED).alias("delivered"),
+            count_events(Event.ACKED).alias("processed"),
+            count_events(*_DEAD).alias("failed"),
+            count_events(Event.MESSAGE_EXPIRED).alias("expired"),
+            count_events(Event.NACKED).alias("retries"),
+            count_events(Event.LEASE_EXPIRED).alias("leases_expired"),
+            count_events(Event.ACK_REFUSED).alias("acks_refused"),
+            count_events(Event.HANDED_BACK).alias("handed_back"),
             F.max("depth").alias("peak_depth"),
             *_percentiles("wait_ms", Event.DELIVERED, "wait"),
             *_percentiles("run_ms", Event.ACKED, "run"),
@@ -74,12 +74,12 @@ def timeline(rows: DataFrame, bucket_seconds: int) -> DataFrame:
         rows.where(F.col("group").isNotNull())
         .groupBy(start.alias("start"))
         .agg(
-            counted(*_ARRIVED).alias("enqueued"),
-            counted(Event.ACKED).alias("processed"),
-            counted(*_FAILED).alias("failed"),
+            count_events(*_ARRIVED).alias("enqueued"),
+            count_events(Event.ACKED).alias("processed"),
+            count_events(*_FAILED).alias("failed"),
             F.max("depth").alias("depth"),
             F.percentile_approx("wait_ms", 0.95, ACCURACY).alias("wait_p95"),
-            F.percentile_approx(F.when(happened(Event.ACKED), F.col("run_ms")), 0.95, ACCURACY).alias("run_p95"),
+            F.percentile_approx(F.when(is_event(Event.ACKED), F.col("run_ms")), 0.95, ACCURACY).alias("run_p95"),
         )
         .orderBy("start")
     )
@@ -88,11 +88,11 @@ def timeline(rows: DataFrame, bucket_seconds: int) -> DataFrame:
 def patterns(rows: DataFrame, limit: int) -> DataFrame:
     """Return the failures with equal fingerprints, most frequent first."""
     return (
-        rows.where(happened(*_FAILED) & F.col("error_fingerprint").isNotNull())
+        rows.where(is_event(*_FAILED) & F.col("error_fingerprint").isNotNull())
         .groupBy("error_fingerprint", "error_kind")
         .agg(
             F.count("*").alias("failures"),
-            counted(*_DEAD).alias("given_up"),
+            count_events(*_DEAD).alias("given_up"),
             F.sort_array(F.collect_set("queue")).alias("queues"),
             F.min("at").alias("first_at"),
             F.max("at").alias("last_at"),
@@ -104,13 +104,13 @@ def patterns(rows: DataFrame, limit: int) -> DataFrame:
 
 def attempts(rows: DataFrame) -> DataFrame:
     """Return, per group and number of earlier failures, how the next attempt ended."""
-    before = F.col("failures") - F.when(happened(Event.NACKED, Event.DEAD_LETTERED), 1).otherwise(0)
+    before = F.col("failures") - F.when(is_event(Event.NACKED, Event.DEAD_LETTERED), 1).otherwise(0)
     return (
-        rows.where(happened(Event.ACKED, Event.NACKED, Event.DEAD_LETTERED) & F.col("failures").isNotNull())
+        rows.where(is_event(Event.ACKED, Event.NACKED, Event.DEAD_LETTERED) & F.col("failures").isNotNull())
         .groupBy(*_GROUP, F.greatest(before, F.lit(0)).cast("int").alias("earlier_failures"))
         .agg(
-            counted(Event.ACKED).alias("succeeded"),
-            counted(Event.NACKED, Event.DEAD_LETTERED).alias("failed"),
+            count_events(Event.ACKED).alias("succeeded"),
+            count_events(Event.NACKED, Event.DEAD_LETTERED).alias("failed"),
             F.coalesce(F.sum("run_ms"), F.lit(0)).alias("run_ms"),
         )
         .orderBy(*_GROUP, "earlier_failures")
@@ -120,10 +120,10 @@ def attempts(rows: DataFrame) -> DataFrame:
 def schedules(rows: DataFrame) -> DataFrame:
     """Return how late scheduled messages were first delivered, per queue and group."""
     copy = ["shard", "group", "publish_seq"]
-    due = rows.where(happened(Event.SCHEDULED) & F.col("deliver_at").isNotNull()).select(
+    due = rows.where(is_event(Event.SCHEDULED) & F.col("deliver_at").isNotNull()).select(
         *copy, "queue", "deliver_at", "schedule_id"
     )
-    first = rows.where(happened(Event.DELIVERED) & (F.col("attempt") == 1)).select(*copy, F.col("at").alias("shown_at"))
+    first = rows.where(is_event(Event.DELIVERED) & (F.col("attempt") == 1)).select(*copy, F.col("at").alias("shown_at"))
     late = (F.unix_millis("shown_at") - F.unix_millis("deliver_at")).alias("late_ms")
     measured = due.join(first, copy).select("queue", "group", "schedule_id", "deliver_at", late)
     percentiles = F.percentile_approx("late_ms", list(PERCENTILES), ACCURACY)
@@ -146,11 +146,11 @@ def schedules(rows: DataFrame) -> DataFrame:
 def workers(rows: DataFrame) -> DataFrame:
     """Return what every worker of every group did."""
     return (
-        rows.where(F.col("worker").isNotNull() & happened(Event.DELIVERED, Event.ACKED, Event.NACKED))
+        rows.where(F.col("worker").isNotNull() & is_event(Event.DELIVERED, Event.ACKED, Event.NACKED))
         .groupBy(*_GROUP, "worker")
         .agg(
-            counted(Event.DELIVERED).alias("delivered"),
-            counted(Event.ACKED).alias("processed"),
+            count_events(Event.DELIVERED).alias("delivered"),
+            count_events(Event.ACKED).alias("processed"),
             F.coalesce(F.sum("run_ms"), F.lit(0)).alias("busy_ms"),
         )
         .orderBy(*_GROUP, "worker")
@@ -161,10 +161,10 @@ def trace(rows: DataFrame, queue: str, group: str, limit: int) -> DataFrame:
     """Return the first deliveries of a group as a queueing trace: when ready, how long each ran and waited."""
     mine = rows.where((F.col("queue") == queue) & (F.col("group") == group))
     copy = ["shard", "publish_seq"]
-    begun = mine.where(happened(Event.DELIVERED) & (F.col("attempt") == 1)).select(
+    begun = mine.where(is_event(Event.DELIVERED) & (F.col("attempt") == 1)).select(
         *copy, (F.unix_millis("at") - F.col("wait_ms")).alias("ready_ms"), "wait_ms", F.unix_millis("at").alias("at_ms")
     )
-    ended = mine.where(happened(Event.ACKED) & (F.col("attempt") == 1)).select(
+    ended = mine.where(is_event(Event.ACKED) & (F.col("attempt") == 1)).select(
         *copy, F.coalesce("run_ms", F.lit(0)).alias("run_ms"), F.unix_millis("at").alias("end_ms")
     )
     return begun.join(ended, copy).orderBy("ready_ms", "publish_seq").limit(limit)
