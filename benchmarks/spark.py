@@ -39,7 +39,7 @@ from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.session import spark_session
 from godwit.pipeline.spark.sync_broker import SyncBroker
 from godwit.pipeline.transforms.plan import plan_candidates, plan_messages
-from tests.pipeline.journals import WrittenJournal, lives, random_history
+from tests.pipeline.journals import WrittenJournal, copy_histories, random_history
 from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 from tests.servers.redis import redis_server
 
@@ -295,7 +295,7 @@ def _audit(place: Place) -> list[Result]:
 def _audited(place: Place, waiting: int) -> list[float]:
     journal = WrittenJournal(place.folder / f"lives{waiting}.db")
     journal.declare("orders")
-    journal.append(list(lives("orders", (WARM_UP + REPEATS) * ROWS, waiting=waiting)))
+    journal.append(list(copy_histories("orders", (WARM_UP + REPEATS) * ROWS, waiting=waiting)))
     store = f"sqlite:///{place.folder}/audited{waiting}.db"
     settings = RunSettings(
         broker_url=journal.url, store_url=store, lake=str(place.folder / f"audited{waiting}"), parts=("audit",),

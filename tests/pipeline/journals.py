@@ -183,10 +183,10 @@ def _row(chance: Random, event: Event, number: int) -> list[Any]:
     return [values.get(name) for name in LAYOUTS[event]]
 
 
-def lives(
+def copy_histories(
     queue: str, rows: int, *, waiting: int, chunk_rows: int = 100
 ) -> Iterator[tuple[str, int, Event, str | None, int | None, list[list[Any]]]]:
-    """Give chunks with so many rows of a possible story: each message is delivered and done behind those that wait."""
+    """Yield chunks with so many rows of valid histories: each message is delivered and done, after those that wait."""
     behind, given, number = waiting // chunk_rows, 0, 0
     while given < rows:
         at_ms = BEGIN_MS + 10 * number

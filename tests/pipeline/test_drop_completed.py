@@ -1,4 +1,4 @@
-"""A shortened journal: lives that ended well are gone, and what is left says the same to an audit."""
+"""A journal without completed copies: an audit finds the same in it as in the whole journal."""
 
 from __future__ import annotations
 
