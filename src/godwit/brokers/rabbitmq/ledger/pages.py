@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+from godwit.brokers.arguments import lives_until_ms
 from godwit.brokers.contract import GroupStats, QueueStats, ShardEnds, SharedEntry, Snapshot
 from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, Books
 from godwit.brokers.rabbitmq.ledger.sending import waiting_later
@@ -223,7 +224,7 @@ def put(books: Books, key: str, value: bytes, expected: int | None, ttl: timedel
         return None
     books.sql("INSERT INTO counters VALUES ('shared', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
     version = int(books.sql("SELECT value FROM counters WHERE name = 'shared'").fetchone()[0])
-    until = None if ttl is None else books.clock_ms + milliseconds(ttl)
+    until = lives_until_ms(ttl, books.clock_ms)
     books.sql("INSERT OR REPLACE INTO shared VALUES (?, ?, ?, ?)", (key, value, version, until))
     return version
 
