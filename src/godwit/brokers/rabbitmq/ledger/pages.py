@@ -12,7 +12,7 @@ from godwit.brokers.rabbitmq.ledger.sending import waiting_later
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
 from godwit.core.journal import Position, shard_name
-from godwit.core.names import QueueName
+from godwit.core.names import QueueName, is_name
 from godwit.core.projection import CopyState
 from godwit.core.queues import QueueSpec
 
@@ -128,7 +128,7 @@ def _first(books: Books, queue: str, last: int) -> int:
 def read(books: Books, shard: str, after: Position | None, limit: int) -> list[bytes]:
     """Return chunks with rows beyond `after`, up to `limit` rows but at least one chunk."""
     name = shard.removesuffix("#0")
-    row = books.sql(f"{_SHARD} WHERE name = ?", (name,)).fetchone()
+    row = books.sql(f"{_SHARD} WHERE name = ?", (name,)).fetchone() if is_name(name) else None
     if row is None:
         if after is None:
             return []
