@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from godwit.core.limits import EARLIEST_MS, LARGEST_COUNT, LATEST_MS, LONGEST
 from godwit.core.message import Message, MessageMetadata, Routing, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.retry import RetryPolicy
+from tests.hostile_messages import WRONG, zoned
 
 NAIVE = datetime(2026, 1, 1, 12)
 
@@ -139,24 +140,6 @@ def test_a_batch_of_nothing_is_nothing() -> None:
     assert seal_all([]) == []
 
 
-def zoned(offset: object) -> datetime:
-    """Return an instant in a zone whose offset is the one given, or raises it."""
-
-    class Zone(tzinfo):
-        def utcoffset(self, _: datetime | None, /) -> Any:
-            if isinstance(offset, Exception):
-                raise offset
-            return offset
-
-        def dst(self, _: datetime | None, /) -> None:
-            return None
-
-        def tzname(self, _: datetime | None, /) -> str:
-            return "nowhere"
-
-    return datetime(2026, 1, 1, 12, tzinfo=Zone())
-
-
 EAST, WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
 EXTREMES = {
     "year 1": (datetime.min.replace(tzinfo=UTC), EARLIEST_MS),
@@ -199,41 +182,6 @@ def test_a_zone_that_cannot_be_used_is_refused_naming_the_field(offset: object) 
     ):
         with pytest.raises(InvalidMessage, match="_at is in a zone that cannot be used"):
             seal(message(**fields))
-
-
-LOOSE: Any = object()
-WRONG: dict[str, dict[str, Any]] = {
-    "attributes": {"attributes": None},
-    "attributes of pairs": {"attributes": [("a", "b")]},
-    "kind": {"kind": "nonsense"},
-    "kind that cannot be hashed": {"kind": [], "priority": 1},
-    "metadata": {"metadata": None},
-    "metadata of a dict": {"metadata": {"source": "x"}},
-    "metadata of no text": {"metadata": MessageMetadata(correlation_id=LOOSE)},
-    "metadata of a number": {"metadata": MessageMetadata(version=LOOSE)},
-    "headers": {"metadata": MessageMetadata(headers=LOOSE)},
-    "routing": {"routing": None},
-    "target queue": {"routing": Routing(target_queue=LOOSE)},
-    "target queue of nothing": {"routing": Routing(target_queue=[])},  # type: ignore[arg-type]
-    "group": {"routing": Routing(consumer_group=LOOSE)},
-    "scheduling": {"scheduling": 5},
-    "cron": {"scheduling": Scheduling(cron=LOOSE)},
-    "schedule id": {"scheduling": Scheduling(schedule_id=LOOSE)},
-    "occurrences": {"scheduling": Scheduling(max_occurrences=2.5)},  # type: ignore[arg-type]
-    "start without a zone": {"scheduling": Scheduling(starts_at=NAIVE)},
-    "retry policy": {"retry_policy": {"max_attempts": 0}},
-    "replay of a number": {"replay_of": 5},
-    "replay of a long id": {"replay_of": "x" * 256},
-    "ordering key": {"ordering_key": LOOSE},
-    "ordering key with a surrogate": {"ordering_key": "\ud800"},
-    "attribute with a surrogate": {"attributes": {"a": "\ud800"}},
-    "key with a surrogate": {"payload": {"\ud800": 1}},
-    "type with a surrogate": {"type": "\ud800"},
-    "type that cannot be hashed": {"type": []},
-    "id with a surrogate": {"id": "\ud800"},
-    "queue that cannot be hashed": {"queue": ["orders"]},
-    "source with a surrogate": {"metadata": MessageMetadata(source="\ud800")},
-}
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -49,6 +49,13 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _UNSCHEDULED: Final = (None, None, None)
 _TEXT_OR_NONE: Final = frozenset({str, type(None)})
 _STANDARD: Final = Kind.STANDARD
+_LOOKED_INTO: Final = (
+    ("queue", str),
+    ("type", str),
+    ("routing", Routing),
+    ("metadata", MessageMetadata),
+    ("scheduling", Scheduling),
+)
 _KINDS: Final = tuple(kind.value for kind in Kind)
 _encode: Final = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Message)
@@ -199,6 +206,16 @@ def _addressed(message: Message) -> tuple[QueueName, GroupName | None]:
 
 def _refuse_type(field: str, value: object, expected: str) -> NoReturn:
     raise InvalidMessage(field, f"is of type {type(value).__name__}", f"Use {expected}, or leave it out.")
+
+
+def check_fields(message: Any) -> None:
+    """Refuse what is no message, or one with a field of a wrong type that is looked into before it is sealed."""
+    if not isinstance(message, Message):
+        _refuse_type("content", message, "a godwit.Message")
+    for field, expected in _LOOKED_INTO:
+        value = getattr(message, field)
+        if type(value) is not expected and (value is not None or field != "scheduling"):
+            _refuse_type(field, value, f"a {expected.__name__}")
 
 
 def _check_kind(kind: Any) -> None:

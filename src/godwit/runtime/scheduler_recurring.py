@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from godwit.core.clock import Clock, from_ms
-from godwit.core.envelope import Envelope
+from godwit.core.envelope import Envelope, check_fields
 from godwit.core.errors import AlreadyExistsError, InvalidSchedule, ScheduleNotFound
 from godwit.core.message import Kind, Message, Scheduling
 from godwit.core.names import new_message_id
@@ -98,6 +98,7 @@ class RecurringSchedules:
         return preview(rule, after_ms=self._clock.now_ms(), count=count)
 
     def _template(self, message: Message) -> Envelope:
+        check_fields(message)
         if message.expires_at is not None:
             raise InvalidSchedule(
                 "expires_at", "is set on a message that recurs", "Give its queue a ttl, which counts from each firing."
