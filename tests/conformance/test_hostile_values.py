@@ -17,18 +17,18 @@ import pytest
 
 from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, LetterId, Nack, Settlement
 from godwit.core.clock import from_ms
-from godwit.core.envelope import (
-    MAX_ATTRIBUTE_VALUE_BYTES,
-    MAX_MESSAGE_BYTES,
-    MAX_ORDERING_KEY_BYTES,
-    MAX_PAYLOAD_DEPTH,
-    seal,
-)
+from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidSetting
 from godwit.core.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, ErrorType, FailureKind, ProcessingError
 from godwit.core.journal import Position, shard_name
 from godwit.core.limits import LATEST_MS, LONGEST
 from godwit.core.message import Message, MessageMetadata, Scheduling
+from godwit.core.message_checks import (
+    MAX_ATTRIBUTE_VALUE_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_ORDERING_KEY_BYTES,
+    MAX_PAYLOAD_DEPTH,
+)
 from godwit.core.names import AckId, MessageId, QueueName
 from godwit.core.queues import FlowControl, GroupSpec
 from godwit.core.retry import Backoff, RetryPolicy

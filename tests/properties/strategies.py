@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from godwit.brokers.contract import MAX_LEASE
 from godwit.core.clock import milliseconds
-from godwit.core.envelope import MAX_ORDERING_KEY_BYTES, Envelope
+from godwit.core.envelope import Envelope
 from godwit.core.limits import bounded_ms
+from godwit.core.message_checks import MAX_ORDERING_KEY_BYTES
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import FlowControl, GroupSpec, Overflow, QueueSpec
 from godwit.core.retry import Backoff

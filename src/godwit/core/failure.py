@@ -67,7 +67,8 @@ def carried(error: ProcessingError) -> ProcessingError:
     message, traceback = _text(error.message), error.traceback
     if traceback is not None:
         traceback = clean(_text(traceback)[-TRACEBACK_CHARACTERS:], limit=TRACEBACK_CHARACTERS)[-TRACEBACK_CHARACTERS:]
-    return ProcessingError(
+    return msgspec.structs.replace(
+        error,
         type=error.type if isinstance(error.type, ErrorType) else ErrorType.UNKNOWN,
         message=clean(message, limit=MESSAGE_CHARACTERS)[:MESSAGE_CHARACTERS],
         retryable=bool(error.retryable),

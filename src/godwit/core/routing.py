@@ -8,10 +8,10 @@ from typing import TypeAlias
 import msgspec
 
 from godwit.core.conditions import Condition
-from godwit.core.envelope import check_fields
 from godwit.core.error_text import error_text, type_name, value_text
 from godwit.core.errors import GodwitError, TransformFailed, Unroutable
 from godwit.core.message import Message
+from godwit.core.message_checks import check_fields
 from godwit.core.names import GroupName, QueueName
 from godwit.core.settings import QueueConfiguration
 

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from godwit.core.clock import from_ms, milliseconds, to_ms
-from godwit.core.envelope import aware_ms
 from godwit.core.errors import InvalidMessage, InvalidSchedule
+from godwit.core.message_checks import aware_ms
 from godwit.core.schedule import Misfire, Rule, Schedule
 from godwit.core.schedule_cron import parse_cron
 from godwit.core.schedule_times import next_fire

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
-from godwit.core.envelope import Envelope, check_fields
+from godwit.core.envelope import Envelope
 from godwit.core.errors import InvalidSchedule, StoreRequired
 from godwit.core.message import Message, Scheduling
+from godwit.core.message_checks import check_fields
 from godwit.core.names import MessageId, QueueName, new_message_id
 from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus
 from godwit.core.schedule_rules import check_due
