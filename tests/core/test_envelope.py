@@ -171,6 +171,10 @@ def test_every_instant_of_a_message_is_moved_inside_the_limits(case: str) -> Non
     assert sealed.expires_at_ms, "0 means never to a broker"
 
 
+def test_an_expiry_before_1970_is_in_the_first_millisecond_of_1970() -> None:
+    assert seal(message(expires_at=datetime.min.replace(tzinfo=UTC))).expires_at_ms == EARLIEST_MS
+
+
 @pytest.mark.parametrize("offset", [ValueError("no such place"), RuntimeError(), 7, timedelta(days=2), timedelta.max])
 def test_a_zone_that_cannot_be_used_is_refused_naming_the_field(offset: object) -> None:
     for fields in (

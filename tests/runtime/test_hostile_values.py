@@ -15,6 +15,7 @@ import pytest
 from godwit import Message, MessageQueueManager
 from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidSetting
+from godwit.core.limits import EARLIEST_MS
 from godwit.core.message import Kind, Routing, Scheduling
 from tests.hostile import HOSTILE_ERRORS, OddError
 from tests.hostile_messages import WRONG, zoned
@@ -158,6 +159,16 @@ async def test_times_of_any_year_are_kept_or_expire_at_once(mq: MessageQueueMana
     await mq.broker.maintain()
     await goes_on(mq)
     assert await mq.status(ORDER.id) is not None
+
+
+async def test_messages_alike_are_moved_inside_the_limits_each(mq: MessageQueueManager) -> None:
+    first = Message(queue="orders")
+    others = [Message(queue="orders", created_at=datetime.min.replace(tzinfo=UTC)) for _ in range(3)]
+    await mq.enqueue_many([first, *others])
+    await mq.broker.maintain()
+    created = {letter.envelope.created_at_ms for letter in await mq.broker.dead_letters.page("orders")}
+    assert created == {EARLIEST_MS}
+    await goes_on(mq)
 
 
 def interrupted() -> Iterator[Message]:
