@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp, Nack
+from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp
 from godwit.core.envelope import seal_all
 from godwit.core.errors import (
     AlreadyExistsError,
@@ -119,13 +119,6 @@ async def test_an_impossible_extension_is_refused(harness: Harness, lease: timed
     await furnished(harness)
     delivery = await harness.pull_one(lease=LONG)
     await refused(harness, InvalidSetting, harness.broker.extend([delivery.ack_id], lease))
-
-
-async def test_a_negative_retry_delay_refuses_the_whole_call(harness: Harness) -> None:
-    await furnished(harness)
-    await harness.publish("c")
-    one, two = await harness.pull(2, lease=LONG)
-    await refused(harness, InvalidSetting, harness.broker.settle([Ack(one.ack_id), Nack(two.ack_id, -LEASE)]))
 
 
 @pytest.mark.parametrize(

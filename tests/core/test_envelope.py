@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import msgspec
 import pytest
 
 from godwit.core.clock import EPOCH, from_ms, milliseconds, to_ms
-from godwit.core.envelope import (
+from godwit.core.envelope import seal, seal_all
+from godwit.core.errors import InvalidArgumentError, InvalidMessage, InvalidName
+from godwit.core.limits import EARLIEST_MS, LARGEST_COUNT, LATEST_MS, LONGEST
+from godwit.core.message import Message, MessageMetadata, Routing, Scheduling
+from godwit.core.message_checks import (
     MAX_ATTRIBUTE_KEY_BYTES,
     MAX_ATTRIBUTE_VALUE_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_ORDERING_KEY_BYTES,
     MAX_PAYLOAD_DEPTH,
-    seal,
-    seal_all,
 )
-from godwit.core.errors import InvalidArgumentError, InvalidMessage, InvalidName
-from godwit.core.limits import EARLIEST_MS, LARGEST_COUNT, LATEST_MS, LONGEST
-from godwit.core.message import Message, MessageMetadata, Routing, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.retry import RetryPolicy
+from tests.hostile_messages import WRONG, zoned
 
 NAIVE = datetime(2026, 1, 1, 12)
 
@@ -139,24 +139,6 @@ def test_a_batch_of_nothing_is_nothing() -> None:
     assert seal_all([]) == []
 
 
-def zoned(offset: object) -> datetime:
-    """Return an instant in a zone whose offset is the one given, or raises it."""
-
-    class Zone(tzinfo):
-        def utcoffset(self, _: datetime | None, /) -> Any:
-            if isinstance(offset, Exception):
-                raise offset
-            return offset
-
-        def dst(self, _: datetime | None, /) -> None:
-            return None
-
-        def tzname(self, _: datetime | None, /) -> str:
-            return "nowhere"
-
-    return datetime(2026, 1, 1, 12, tzinfo=Zone())
-
-
 EAST, WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
 EXTREMES = {
     "year 1": (datetime.min.replace(tzinfo=UTC), EARLIEST_MS),
@@ -189,6 +171,10 @@ def test_every_instant_of_a_message_is_moved_inside_the_limits(case: str) -> Non
     assert sealed.expires_at_ms, "0 means never to a broker"
 
 
+def test_an_expiry_before_1970_is_in_the_first_millisecond_of_1970() -> None:
+    assert seal(message(expires_at=datetime.min.replace(tzinfo=UTC))).expires_at_ms == EARLIEST_MS
+
+
 @pytest.mark.parametrize("offset", [ValueError("no such place"), RuntimeError(), 7, timedelta(days=2), timedelta.max])
 def test_a_zone_that_cannot_be_used_is_refused_naming_the_field(offset: object) -> None:
     for fields in (
@@ -199,41 +185,6 @@ def test_a_zone_that_cannot_be_used_is_refused_naming_the_field(offset: object) 
     ):
         with pytest.raises(InvalidMessage, match="_at is in a zone that cannot be used"):
             seal(message(**fields))
-
-
-LOOSE: Any = object()
-WRONG: dict[str, dict[str, Any]] = {
-    "attributes": {"attributes": None},
-    "attributes of pairs": {"attributes": [("a", "b")]},
-    "kind": {"kind": "nonsense"},
-    "kind that cannot be hashed": {"kind": [], "priority": 1},
-    "metadata": {"metadata": None},
-    "metadata of a dict": {"metadata": {"source": "x"}},
-    "metadata of no text": {"metadata": MessageMetadata(correlation_id=LOOSE)},
-    "metadata of a number": {"metadata": MessageMetadata(version=LOOSE)},
-    "headers": {"metadata": MessageMetadata(headers=LOOSE)},
-    "routing": {"routing": None},
-    "target queue": {"routing": Routing(target_queue=LOOSE)},
-    "target queue of nothing": {"routing": Routing(target_queue=[])},  # type: ignore[arg-type]
-    "group": {"routing": Routing(consumer_group=LOOSE)},
-    "scheduling": {"scheduling": 5},
-    "cron": {"scheduling": Scheduling(cron=LOOSE)},
-    "schedule id": {"scheduling": Scheduling(schedule_id=LOOSE)},
-    "occurrences": {"scheduling": Scheduling(max_occurrences=2.5)},  # type: ignore[arg-type]
-    "start without a zone": {"scheduling": Scheduling(starts_at=NAIVE)},
-    "retry policy": {"retry_policy": {"max_attempts": 0}},
-    "replay of a number": {"replay_of": 5},
-    "replay of a long id": {"replay_of": "x" * 256},
-    "ordering key": {"ordering_key": LOOSE},
-    "ordering key with a surrogate": {"ordering_key": "\ud800"},
-    "attribute with a surrogate": {"attributes": {"a": "\ud800"}},
-    "key with a surrogate": {"payload": {"\ud800": 1}},
-    "type with a surrogate": {"type": "\ud800"},
-    "type that cannot be hashed": {"type": []},
-    "id with a surrogate": {"id": "\ud800"},
-    "queue that cannot be hashed": {"queue": ["orders"]},
-    "source with a surrogate": {"metadata": MessageMetadata(source="\ud800")},
-}
 
 
 @pytest.mark.parametrize("case", WRONG)

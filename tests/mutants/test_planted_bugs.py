@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.facade import FACADE
+from tests.mutants.limits import LIMITS
 from tests.mutants.memory import MEMORY
 from tests.mutants.plant import Mutant, copy_project, expect_red, run_tests
 from tests.mutants.rabbitmq import RABBITMQ
@@ -14,7 +15,7 @@ from tests.mutants.redis import REDIS
 from tests.mutants.scheduler import SCHEDULER
 from tests.mutants.sqlite import SQLITE
 
-MUTANTS = (*MEMORY, *SQLITE, *FACADE, *REDIS, *RABBITMQ, *SCHEDULER)
+MUTANTS = (*MEMORY, *SQLITE, *FACADE, *REDIS, *RABBITMQ, *SCHEDULER, *LIMITS)
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from godwit.brokers.arguments import check_pull
+from godwit.brokers.arguments import lease_ms as checked_lease_ms
+from godwit.brokers.contract import NO_WAIT
 from godwit.core.clock import milliseconds
 from godwit.core.envelope import Envelope
+from godwit.core.error_text import clean
 from godwit.core.errors import QueueFull, QueueNotFound
+from godwit.core.failure import MESSAGE_CHARACTERS
+from godwit.core.limits import bounded
 from tests.properties.accepting import Accepting
 from tests.properties.pieces import FOREVER, WAITING, Copy, Group, Queue, counters_of, numbers_in
-from tests.properties.sides import Address, Letter, Taken, Word
+from tests.properties.sides import Address, Letter, Taken, Word, span
 
 
 class Model(Accepting):
@@ -63,6 +69,8 @@ class Model(Accepting):
     def pull(
         self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None
     ) -> list[Taken]:
+        check_pull(limit, NO_WAIT, max_bytes, worker)
+        lease_ms = checked_lease_ms(span(lease_ms))
         (one,) = self._groups(queue, group)
         self._look_after(one)
         lowest_first = one.pulls % 10 == 9
@@ -112,7 +120,7 @@ class Model(Accepting):
     def _settle(self, group: Group, copy: Copy, word: Word) -> None:
         if word.verb in ("retry", "give up"):
             copy.failures += 1
-            copy.errors += (word.text,) if word.text is not None else ()
+            copy.errors += () if word.text is None else (clean(word.text, limit=MESSAGE_CHARACTERS),)
         if word.verb == "ack":
             self._end(group, copy)
         elif word.verb == "give up":
@@ -123,10 +131,11 @@ class Model(Accepting):
         elif self._exhausted(group, copy):
             self._end(group, copy, dead="transient")
         else:
-            self._return(copy, word.delay_ms)
+            self._return(copy, milliseconds(bounded(span(word.delay_ms))))
 
     def extend(self, numbers: Sequence[int], lease_ms: int) -> list[int]:
         refused = []
+        lease_ms = checked_lease_ms(span(lease_ms))
         for number in numbers:
             found = self._leased(number)
             if found is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
 from godwit.brokers.contract import Ack, Broker, DeadLetter, GiveUp, GroupStats, HandBack, LetterId, Nack, Settlement
@@ -88,6 +89,14 @@ class Sight(NamedTuple):
     copies: dict[str, tuple[CopyState, ...]]
 
 
+def span(number: int) -> timedelta:
+    """Return so many milliseconds, or the longest duration there is."""
+    try:
+        return timedelta(milliseconds=number)
+    except OverflowError:
+        return timedelta.max if number > 0 else timedelta.min
+
+
 def numbers_of(stats: GroupStats) -> tuple[Any, ...]:
     """Return what is counted of a group, in a fixed order."""
     places = (stats.ready, stats.blocked, stats.delayed, stats.leased, stats.dead)
@@ -146,7 +155,7 @@ class BrokerSide:
     def pull(
         self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None
     ) -> list[Taken]:
-        lease = from_ms(lease_ms) - from_ms(0)
+        lease = span(lease_ms)
         call = self.broker.pull(
             QueueName(queue), GroupName(group), worker=worker, limit=limit, lease=lease, max_bytes=max_bytes
         )
@@ -169,7 +178,7 @@ class BrokerSide:
             case "ack":
                 return Ack(ack_id)
             case "retry":
-                return Nack(ack_id, from_ms(word.delay_ms) - from_ms(0), error)
+                return Nack(ack_id, span(word.delay_ms), error)
             case "give up":
                 return GiveUp(ack_id, word.kind, error)
             case _:
@@ -177,7 +186,7 @@ class BrokerSide:
 
     def extend(self, numbers: Sequence[int], lease_ms: int) -> list[int]:
         ack_ids = [self._ack_ids[number] for number in numbers]
-        return self._numbers(self._run(self.broker.extend(ack_ids, from_ms(lease_ms) - from_ms(0))))
+        return self._numbers(self._run(self.broker.extend(ack_ids, span(lease_ms))))
 
     def _numbers(self, ack_ids: Sequence[AckId]) -> list[int]:
         return [self._ack_ids.index(ack_id) for ack_id in ack_ids]

@@ -10,11 +10,12 @@ from hypothesis.stateful import precondition, rule
 from godwit.core.failure import FailureKind
 from tests.properties.machine import Comparison
 from tests.properties.sides import Taken, Word
-from tests.properties.strategies import DRAFTS, LEASES_MS, SHORT_MS, UNITS, WORKERS, Draft, often
+from tests.properties.strategies import DELAYS_MS, DRAFTS, LEASES_DRAWN, UNITS, WORKERS, Draft, often
 
-LIMITS = st.sampled_from((1, 2, 5, 20))
-LEASES = st.sampled_from(LEASES_MS)
-TEXTS = st.sampled_from((None, "no route", "bad address"))
+LIMITS = st.sampled_from((*(1, 2, 5, 20) * 5, 10_000, 10_001, 0, -1, 1 << 63))
+LEASES = st.sampled_from(LEASES_DRAWN)
+SIZES = often(None, 15, 50, 0, 1 << 80)
+TEXTS = st.sampled_from((None, "no route", "bad address", "\ud800 \0", "\U0001f600" * 5_000))
 KINDS = st.sampled_from(tuple(FailureKind))
 
 
@@ -42,7 +43,13 @@ class Working(Comparison):
         if receipts is not None:
             self.seen["duplicates"] += receipts.count(False)
 
-    @rule(pick=UNITS, worker=st.sampled_from(WORKERS), limit=LIMITS, lease_ms=LEASES, max_bytes=often(None, 15, 50))
+    @rule(
+        pick=UNITS,
+        worker=st.sampled_from(WORKERS),
+        limit=LIMITS,
+        lease_ms=LEASES,
+        max_bytes=often(None, 15, 50, 0, 1 << 80),
+    )
     def pull(self, pick: int, worker: str, limit: int, lease_ms: int, max_bytes: int | None) -> None:
         """Pull from any group there is."""
         if places := self.places():
@@ -80,7 +87,7 @@ class Working(Comparison):
         self.say(Word(self.take(pick), "retry", text=text))
 
     @precondition(lambda self: self.held)
-    @rule(pick=UNITS, delay_ms=st.sampled_from(SHORT_MS), text=TEXTS)
+    @rule(pick=UNITS, delay_ms=st.sampled_from(DELAYS_MS), text=TEXTS)
     def retry_later(self, pick: int, delay_ms: int, text: str | None) -> None:
         self.say(Word(self.take(pick), "retry", delay_ms, text))
 

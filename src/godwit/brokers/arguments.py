@@ -4,47 +4,124 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from godwit.brokers.contract import MAX_LEASE, Nack, Settlement
+from msgspec.structs import replace
+
+from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp, HandBack, Nack, Settlement
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
-from godwit.core.names import DEFAULT_GROUP
+from godwit.core.failure import FailureKind, ProcessingError, carried
+from godwit.core.journal import Position
+from godwit.core.limits import (
+    LARGEST_COUNT,
+    as_choice,
+    as_count,
+    as_duration,
+    as_limit,
+    as_time_setting,
+    as_whole,
+    bounded,
+)
+from godwit.core.names import DEFAULT_GROUP, is_worker
 from godwit.core.queues import GroupSpec, QueueSpec
 
 MAX_PULL: Final = 10_000
+_LARGEST_SEQ: Final = 2**53
+_NUMBER_DIGITS: Final = 18
 _MORE: Final = "on this broker (more on Redis: redis://, redis+cluster://)"
 
 
 def lease_ms(lease: timedelta) -> int:
     """Return a lease's length in milliseconds."""
-    length_ms = milliseconds(lease)
+    length_ms = milliseconds(as_time_setting("lease", lease))
     if not 0 < length_ms <= milliseconds(MAX_LEASE):
         raise InvalidSetting("lease", lease, f"more than 0, at most {MAX_LEASE}")
     return length_ms
 
 
-def check_pull(limit: int, wait: timedelta, max_bytes: int | None) -> None:
-    """Refuse impossible pulls."""
-    if not 0 < limit <= MAX_PULL:
+def check_pull(limit: int, wait: timedelta, max_bytes: int | None, worker: str) -> timedelta:
+    """Refuse impossible pulls; return how long to wait, moved inside the limits."""
+    if type(limit) is not int or not 0 < limit <= MAX_PULL:
         raise InvalidSetting("limit", limit, f"1 to {MAX_PULL:,}")
-    if wait < timedelta(0):
-        raise InvalidSetting("wait", wait, "0 or more")
-    if max_bytes is not None and max_bytes < 1:
-        raise InvalidSetting("max_bytes", max_bytes, "1 or more, or none")
+    if type(worker) is not str or not is_worker(worker):
+        raise InvalidSetting("worker", worker, "at most 255 printable characters")
+    if max_bytes is not None:
+        as_limit("max_bytes", max_bytes)
+    return as_time_setting("wait", wait)
 
 
-def check_settlements(settlements: Sequence[Settlement]) -> None:
-    """Refuse a call with a retry in the past."""
-    for settlement in settlements:
-        if isinstance(settlement, Nack) and settlement.delay < timedelta(0):
-            raise InvalidSetting("delay", settlement.delay, "0 or more")
+def checked_settlements(settlements: Sequence[Settlement]) -> Sequence[Settlement]:
+    """Return settlements that every broker can carry out; refuse the whole call when one is none.
+
+    A delay in the past is none, texts are cleaned and numbers moved inside the limits: one odd value of a handler's
+    must not keep the other messages of the call leased.
+    """
+    odd = [
+        place
+        for place, one in enumerate(settlements)
+        if type(one) is not Ack
+        or type(one.ack_id) is not str
+        or not (one.run_ms is None or (type(one.run_ms) is int and 0 <= one.run_ms <= LARGEST_COUNT))
+        or not (one.result is None or type(one.result) is bytes)
+    ]
+    if not odd:
+        return settlements
+    checked = list(settlements)
+    for place in odd:
+        checked[place] = _checked(checked[place])
+    return checked
 
 
-def check_limit(limit: int) -> None:
-    """Refuse to read nothing, or less."""
-    if limit < 1:
-        raise InvalidSetting("limit", limit, "1 or more")
+def _checked(settlement: Settlement) -> Settlement:
+    if not isinstance(settlement, Ack | Nack | GiveUp | HandBack) or not isinstance(settlement.ack_id, str):
+        raise InvalidSetting("settlement", settlement, "an Ack, Nack, GiveUp or HandBack with the ack id of a delivery")
+    match settlement:
+        case HandBack():
+            return settlement
+        case Ack():
+            if settlement.result is not None and not isinstance(settlement.result, bytes):
+                raise InvalidSetting("result", settlement.result, "bytes, or none")
+            return replace(settlement, run_ms=_run_ms(settlement.run_ms))
+        case Nack():
+            delay, error = as_duration("delay", settlement.delay), _error(settlement.error)
+            return replace(settlement, delay=delay, error=error, run_ms=_run_ms(settlement.run_ms))
+        case GiveUp():
+            kind, error = as_choice("kind", settlement.kind, FailureKind), _error(settlement.error)
+            return replace(settlement, kind=kind, error=error, run_ms=_run_ms(settlement.run_ms))
+
+
+def _run_ms(run_ms: Any) -> int | None:
+    return None if run_ms is None else max(0, as_whole("run_ms", run_ms))
+
+
+def _error(error: Any) -> ProcessingError | None:
+    if error is not None and not isinstance(error, ProcessingError):
+        raise InvalidSetting("error", error, "a ProcessingError, or none")
+    return None if error is None else carried(error)
+
+
+def check_limit(limit: int) -> int:
+    """Refuse to read nothing, or less; return the limit, at most the largest count."""
+    return as_count("limit", limit)
+
+
+def check_reader(reader: str, position: Position | None = None) -> None:
+    """Refuse a reader's name or position that cannot be kept."""
+    if type(reader) is not str or not reader or not is_worker(reader):
+        raise InvalidSetting("reader", reader, "1 to 255 printable characters")
+    if position is not None and (type(position.seq) is not int or not 0 <= position.seq <= _LARGEST_SEQ):
+        raise InvalidSetting("position.seq", position.seq, f"0 to {_LARGEST_SEQ:,}")
+
+
+def number_of(text: str) -> int | None:
+    """Return the number that ends an id of ours; None when it is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS else None
+
+
+def lives_until_ms(ttl: timedelta | None, now_ms: int) -> int | None:
+    """Return when a shared value is past its ttl; None for never."""
+    return None if ttl is None else now_ms + milliseconds(bounded(ttl))
 
 
 def groups_or_default(groups: Sequence[GroupSpec], *, exists: bool) -> Sequence[GroupSpec]:

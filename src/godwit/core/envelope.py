@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 
-from godwit.core.clock import EPOCH, to_ms
-from godwit.core.error_text import error_text, value_text
+from godwit.core.error_text import error_text
 from godwit.core.errors import GodwitError, InvalidMessage
 from godwit.core.limits import EARLIEST_MS, LATEST_MS, bounded_instant
 from godwit.core.message import (
@@ -20,9 +17,19 @@ from godwit.core.message import (
     NO_ROUTING,
     Kind,
     Message,
-    MessageMetadata,
     Routing,
-    Scheduling,
+)
+from godwit.core.message_checks import (
+    MAX_MESSAGE_BYTES,
+    aware_ms,
+    check_attributes,
+    check_kind,
+    check_metadata,
+    check_ordering_key,
+    check_payload,
+    check_scheduling,
+    check_size,
+    refuse_type,
 )
 from godwit.core.names import (
     GroupName,
@@ -38,18 +45,8 @@ from godwit.core.names import (
 )
 from godwit.core.retry import RetryPolicy
 
-MAX_MESSAGE_BYTES: Final = 10 << 20
-MAX_ATTRIBUTE_KEY_BYTES: Final = 256
-MAX_ATTRIBUTE_VALUE_BYTES: Final = 1024
-MAX_ORDERING_KEY_BYTES: Final = 1024
-MAX_PAYLOAD_DEPTH: Final = 64
-RESERVED_ATTRIBUTE_PREFIX: Final = "goog"  # covers googclient_ too
-
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
 _UNSCHEDULED: Final = (None, None, None)
-_TEXT_OR_NONE: Final = frozenset({str, type(None)})
 _STANDARD: Final = Kind.STANDARD
-_KINDS: Final = tuple(kind.value for kind in Kind)
 _encode: Final = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Message)
 
@@ -104,7 +101,7 @@ def seal(message: Message, ending: bytes = b"") -> Envelope:
         _refuse_queue(queue)
     standard = message.kind is _STANDARD
     if not standard:
-        _check_kind(message.kind)
+        check_kind(message.kind)
     if priority is None:
         priority = DEFAULT_PRIORITY if standard else message.effective_priority
     elif type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
@@ -112,7 +109,7 @@ def seal(message: Message, ending: bytes = b"") -> Envelope:
     if message.attributes != {}:
         check_attributes(message.attributes)
     if message.metadata is not NO_METADATA:
-        _check_metadata(message.metadata)
+        check_metadata(message.metadata)
     if message.ordering_key is not None:
         check_ordering_key(message.ordering_key)
     if message.replay_of is not None:
@@ -150,7 +147,7 @@ def written(message: Message, ending: bytes) -> bytes:
     """Return a message as JSON, ended as `seal` says, when its payload and size are within the limits."""
     check_payload(message.payload)
     if message.retry_policy is not None and type(message.retry_policy) is not RetryPolicy:
-        _refuse_type("retry_policy", message.retry_policy, "a RetryPolicy")
+        refuse_type("retry_policy", message.retry_policy, "a RetryPolicy")
     try:
         body = _encode(message)
     except (TypeError, ValueError, OverflowError, UnicodeEncodeError, RecursionError) as error:
@@ -188,39 +185,13 @@ def _addressed(message: Message) -> tuple[QueueName, GroupName | None]:
     """Return queue and group of a message that says more than its queue."""
     routing = message.routing
     if type(routing) is not Routing:
-        _refuse_type("routing", routing, "a Routing")
+        refuse_type("routing", routing, "a Routing")
     for name in (message.queue, routing.target_queue):
         if name != "" and name is not None:
             queue_name(name)
     if routing.consumer_group is not None:
         group_name(routing.consumer_group)
     return routing.target_queue or message.queue, routing.consumer_group
-
-
-def _refuse_type(field: str, value: object, expected: str) -> NoReturn:
-    raise InvalidMessage(field, f"is of type {type(value).__name__}", f"Use {expected}, or leave it out.")
-
-
-def _check_kind(kind: Any) -> None:
-    if type(kind) is not Kind and (type(kind) is not str or kind not in _KINDS):
-        raise InvalidMessage("kind", f"is {kind!r}", f"Use one of {', '.join(_KINDS)}.")
-
-
-def _check_metadata(metadata: Any) -> None:
-    """Refuse metadata that no handler could read."""
-    if type(metadata) is not MessageMetadata:
-        _refuse_type("metadata", metadata, "a MessageMetadata")
-    if not (
-        type(metadata.source) is type(metadata.version) is type(metadata.content_type) is str
-        and type(metadata.correlation_id) in _TEXT_OR_NONE
-        and type(metadata.user_id) in _TEXT_OR_NONE
-        and type(metadata.encoding) in _TEXT_OR_NONE
-        and type(metadata.key_id) in _TEXT_OR_NONE
-        and type(metadata.encrypted) is bool
-    ):
-        raise InvalidMessage("metadata", f"is {metadata!r}", "Its fields are text, `encrypted` is True or False.")
-    if metadata.headers != {}:
-        check_attributes(metadata.headers, what="header")
 
 
 def _moved_inside(message: Message) -> Message:
@@ -244,21 +215,7 @@ def _refuse_queue(queue: Any) -> None:
 
 def _scheduled(scheduling: Any) -> tuple[int | None, str | None, str | None]:
     """Return when a message is due, its schedule and its campaign."""
-    if type(scheduling) is not Scheduling:
-        _refuse_type("scheduling", scheduling, "a Scheduling")
-    if scheduling.starts_at is not None:
-        aware_ms("scheduling.starts_at", scheduling.starts_at)
-    if scheduling.ends_at is not None:
-        aware_ms("scheduling.ends_at", scheduling.ends_at)
-    if not (
-        type(scheduling.timezone) is str
-        and type(scheduling.cron) in _TEXT_OR_NONE
-        and type(scheduling.schedule_id) in _TEXT_OR_NONE
-        and type(scheduling.campaign) in _TEXT_OR_NONE
-    ):
-        raise InvalidMessage("scheduling", f"is {scheduling!r}", "Its cron, timezone and names are text.")
-    if scheduling.max_occurrences is not None and type(scheduling.max_occurrences) is not int:
-        _refuse_type("scheduling.max_occurrences", scheduling.max_occurrences, "a whole number")
+    check_scheduling(scheduling)
     due_at = scheduling.deliver_at
     return None if due_at is None else aware_ms("deliver_at", due_at), scheduling.schedule_id, scheduling.campaign
 
@@ -279,95 +236,3 @@ def seal_all(messages: Iterable[Message]) -> list[Envelope]:
         except InvalidMessage as error:
             raise error.at(index) from error
     return sealed
-
-
-def check_size(size: int) -> None:
-    """Refuse messages over 10 MB (2^20 bytes each)."""
-    if size > MAX_MESSAGE_BYTES:
-        raise InvalidMessage(
-            "size",
-            f"is {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}",
-            "Store large content elsewhere and send a reference to it.",
-        )
-
-
-def check_attributes(attributes: Any, *, what: str = "attribute") -> None:
-    """Refuse keys and values outside the limits."""
-    if not isinstance(attributes, dict):
-        _refuse_type(f"{what}s", attributes, "a dict of strings")
-    for key, value in attributes.items():
-        if not isinstance(key, str) or not key:
-            raise InvalidMessage(what, f"key {key!r} is empty or not a string", "Give every key a non-empty name.")
-        if len(key.encode("utf-8", "surrogatepass")) > MAX_ATTRIBUTE_KEY_BYTES:
-            raise InvalidMessage(
-                what, f"key {key[:20]!r}... is longer than {MAX_ATTRIBUTE_KEY_BYTES} bytes", "Use a shorter key."
-            )
-        if key.startswith(RESERVED_ATTRIBUTE_PREFIX):
-            raise InvalidMessage(what, f"key {key!r} has a reserved prefix", "Do not begin keys with 'goog'.")
-        if not isinstance(value, str):
-            raise InvalidMessage(
-                what, f"{key!r} has a value of type {type(value).__name__}", "Attribute values are strings; convert it."
-            )
-        if len(value.encode("utf-8", "surrogatepass")) > MAX_ATTRIBUTE_VALUE_BYTES:
-            raise InvalidMessage(
-                what,
-                f"{key!r} has a value longer than {MAX_ATTRIBUTE_VALUE_BYTES} bytes",
-                "Put long values into the payload.",
-            )
-
-
-def check_ordering_key(key: str) -> None:
-    """Refuse empty and overlong ordering keys."""
-    if not isinstance(key, str) or not 0 < len(key.encode("utf-8", "surrogatepass")) <= MAX_ORDERING_KEY_BYTES:
-        raise InvalidMessage(
-            "ordering_key", f"is {str(key)[:20]!r}", f"Use 1 to {MAX_ORDERING_KEY_BYTES} bytes of text, or none."
-        )
-
-
-def aware_ms(field: str, instant: datetime) -> int:
-    """Return an instant in milliseconds; refuse one without a time zone."""
-    if type(instant) is not datetime or instant.tzinfo is not UTC:
-        return _zoned_ms(field, instant)
-    since = instant - EPOCH  # what `to_ms` does, without its call: every message has an instant
-    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
-
-
-def _zoned_ms(field: str, instant: Any) -> int:
-    """Return an instant of any zone, whose class may be any that applications make."""
-    remedy = "Use an aware datetime, such as datetime.now(UTC)."
-    if isinstance(instant, datetime):
-        try:
-            if instant.utcoffset() is not None:
-                return to_ms(instant)
-        except Exception as error:
-            raise InvalidMessage(field, f"is in a zone that cannot be used ({error_text(error)})", remedy) from error
-    raise InvalidMessage(field, f"is {value_text(instant)}, without a time zone", remedy)
-
-
-def check_payload(value: Any, *, depth: int = 0, path: str = "payload") -> None:
-    """Refuse what JSON would change or cannot carry, naming the place."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return
-    if kind is float:
-        if not math.isfinite(value):
-            raise InvalidMessage(path, f"is {value!r}, which JSON cannot carry", "Send null or a string instead.")
-        return
-    if depth >= MAX_PAYLOAD_DEPTH:
-        raise InvalidMessage(path, f"is nested deeper than {MAX_PAYLOAD_DEPTH}", "Flatten the payload.")
-    if kind is dict:
-        for key, item in value.items():
-            if type(key) is not str:
-                raise InvalidMessage(path, f"has the key {key!r}, which is not a string", "JSON keys are strings.")
-            if type(item) not in _PLAIN:
-                check_payload(item, depth=depth + 1, path=f"{path}.{key}")
-    elif kind is list or kind is tuple:
-        for index, item in enumerate(value):
-            if type(item) not in _PLAIN:
-                check_payload(item, depth=depth + 1, path=f"{path}[{index}]")
-    else:
-        raise InvalidMessage(
-            path,
-            f"is of type {kind.__name__}, which JSON cannot carry",
-            "Convert it first: datetimes with isoformat(), bytes with base64, objects with msgspec.to_builtins().",
-        )

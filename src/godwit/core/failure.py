@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
+
+from godwit.core.clock import from_ms
+from godwit.core.error_text import clean, value_text
+from godwit.core.limits import EARLIEST_MS, bounded_instant
 
 HISTORY_LENGTH = 20
 """Errors kept with a message: the first one and the newest; older ones in between make room."""
@@ -55,7 +59,36 @@ class ProcessingError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 def fingerprint(kind: str, message: str) -> str:
     """Return 12 hex digits for the shape of an error message."""
     shape = _VARYING.sub("*", message[:MESSAGE_CHARACTERS])
-    return blake2b(f"{kind}:{shape}".encode(), digest_size=6).hexdigest()
+    return blake2b(f"{kind}:{shape}".encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def carried(error: ProcessingError) -> ProcessingError:
+    """Return an error as every broker, store and journal can carry it, whatever an application put into its fields."""
+    message, traceback = _text(error.message), error.traceback
+    if traceback is not None:
+        traceback = clean(_text(traceback)[-TRACEBACK_CHARACTERS:], limit=TRACEBACK_CHARACTERS)[-TRACEBACK_CHARACTERS:]
+    return msgspec.structs.replace(
+        error,
+        type=error.type if isinstance(error.type, ErrorType) else ErrorType.UNKNOWN,
+        message=clean(message, limit=MESSAGE_CHARACTERS)[:MESSAGE_CHARACTERS],
+        retryable=bool(error.retryable),
+        timestamp=_instant(error.timestamp),
+        traceback=traceback,
+    )
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else value_text(value)
+
+
+def _instant(value: Any) -> datetime:
+    """Return an instant within the limits; one without a zone is in UTC, what is no instant long past."""
+    if isinstance(value, datetime):
+        try:
+            return bounded_instant(value if value.utcoffset() is not None else value.replace(tzinfo=UTC))
+        except Exception:  # noqa: BLE001, S110 - whatever a zone of the application's own does
+            pass
+    return from_ms(EARLIEST_MS)
 
 
 def remembered(history: tuple[ProcessingError, ...], error: ProcessingError | None) -> tuple[ProcessingError, ...]:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from godwit.core.names import is_name
+
 VERSION: Final = 1
 
 Row = Sequence[Any]
@@ -137,6 +139,7 @@ def mentions(chunk: bytes, message_id: str) -> bool:
 
 
 _REMOVING: Final = tuple(event.encode() for event in (Event.QUEUE_REMOVED, Event.GROUP_REMOVED, Event.PURGED))
+_PARTITION_DIGITS: Final = 3
 SPAN: Final = 1 << 36
 """How many `publish_seq` a partition of a queue has: those of partition `p` begin after `p * SPAN`."""
 
@@ -149,7 +152,9 @@ def shard_name(queue: str, partition: int = 0) -> str:
 def shard_parts(shard: str) -> tuple[str, int] | None:
     """Return queue and partition of a shard's name; None when it cannot be one."""
     queue, _, number = shard.rpartition("#")
-    return (queue, int(number)) if queue and number.isdecimal() and str(int(number)) == number else None
+    if not is_name(queue) or not number.isdecimal() or len(number) > _PARTITION_DIGITS or str(int(number)) != number:
+        return None
+    return queue, int(number)
 
 
 def numbers_of(shard: str) -> range:

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from godwit.core.clock import from_ms, to_ms
 from godwit.core.errors import InvalidSetting
-from godwit.core.logs import get_logger
 
 EARLIEST_MS: Final = 1
 """The first millisecond of 1970. In a broker's own records 0 means "never", so an earlier instant becomes this one."""
@@ -26,7 +25,6 @@ LARGEST_COUNT: Final = 2**31 - 1
 MOST_BYTES: Final = 2**50
 """The largest size of a queue or journal, a petabyte."""
 
-log = get_logger(__name__)
 E = TypeVar("E", bound=Enum)
 
 
@@ -51,7 +49,9 @@ def as_duration(setting: str, value: timedelta | float) -> timedelta:
     """Return what a caller gave as a duration: a number is seconds, a negative one is zero and logged as a warning."""
     duration = _as_timedelta(setting, value)
     if duration < timedelta(0):
-        log.warning("a negative duration was taken as zero", setting=setting, given=value)
+        from godwit.core.logs import get_logger  # a tenth of the time that `import godwit` takes
+
+        get_logger(__name__).warning("a negative duration was taken as zero", setting=setting, given=value)
     return bounded(duration)
 
 

@@ -25,6 +25,7 @@ _ID_ALLOWED = "1 to 255 printable ASCII characters without spaces"
 _TYPE_ALLOWED = "1 to 100 printable characters"
 _ID_LENGTH = 255
 _TYPE_LENGTH = 100
+_WORKER_LENGTH = 255
 
 
 def queue_name(name: str) -> QueueName:
@@ -49,12 +50,14 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def is_message_id(name: str) -> bool:
+    """Say whether a message can have this id."""
+    return 0 < len(name) <= _ID_LENGTH and name.isascii() and name.isprintable() and " " not in name
+
+
 def check_message_id(name: str) -> None:
     """Refuse what cannot be a message id."""
-    if (
-        not (isinstance(name, str) and 0 < len(name) <= _ID_LENGTH and name.isascii() and name.isprintable())
-        or " " in name
-    ):
+    if not (isinstance(name, str) and is_message_id(name)):
         raise InvalidName("message id", name, _ID_ALLOWED)
 
 
@@ -75,6 +78,12 @@ def check_type(name: str) -> None:
     """Refuse what cannot be a message type."""
     if not (isinstance(name, str) and is_type(name)):
         raise InvalidName("message type", name, _TYPE_ALLOWED)
+
+
+@lru_cache(maxsize=1024)
+def is_worker(name: str) -> bool:
+    """Say whether a worker can have this name, which leases, journal and store keep."""
+    return len(name) <= _WORKER_LENGTH and name.isprintable()
 
 
 def new_message_id() -> MessageId:

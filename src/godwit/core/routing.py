@@ -8,8 +8,10 @@ from typing import TypeAlias
 import msgspec
 
 from godwit.core.conditions import Condition
+from godwit.core.error_text import error_text, type_name, value_text
 from godwit.core.errors import GodwitError, TransformFailed, Unroutable
 from godwit.core.message import Message
+from godwit.core.message_checks import check_fields
 from godwit.core.names import GroupName, QueueName
 from godwit.core.settings import QueueConfiguration
 
@@ -113,11 +115,12 @@ def transformed(message: Message, queue: QueueName, transform: Transform) -> Mes
     except GodwitError:
         raise
     except Exception as error:
-        raise TransformFailed(queue, f"raised {type(error).__name__}: {error}") from error
+        raise TransformFailed(queue, f"raised {type_name(error)}: {error_text(error)}") from error
     if not isinstance(result, Message):
         raise TransformFailed(queue, f"returned {type(result).__name__}, not a Message")
     if result.id != message.id:
-        raise TransformFailed(queue, f"changed the id from {message.id} to {result.id}")
+        raise TransformFailed(queue, f"changed the id from {message.id} to {value_text(result.id)}")
+    check_fields(result)
     if (result.routing.target_queue or result.queue) != queue:
         raise TransformFailed(queue, f"sent the message to {result.routing.target_queue or result.queue!r}")
     return result

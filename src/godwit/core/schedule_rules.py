@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from godwit.core.clock import from_ms, milliseconds, to_ms
-from godwit.core.errors import InvalidSchedule
+from godwit.core.errors import InvalidMessage, InvalidSchedule
+from godwit.core.message_checks import aware_ms
 from godwit.core.schedule import Misfire, Rule, Schedule
 from godwit.core.schedule_cron import parse_cron
 from godwit.core.schedule_times import next_fire
@@ -112,12 +113,11 @@ def check_expiry(expires_at: datetime | None, deliver_at: datetime) -> None:
 
 
 def aware(field: str, instant: datetime) -> int:
-    """Return an instant in milliseconds; refuse one without a time zone."""
-    if not isinstance(instant, datetime) or instant.utcoffset() is None:
-        raise InvalidSchedule(
-            field, f"is {instant!r}, without a time zone", "Use an aware datetime, such as datetime.now(UTC)."
-        )
-    return to_ms(instant)
+    """Return an instant in milliseconds; refuse one without a time zone, or in one that cannot be used."""
+    try:
+        return aware_ms(field, instant)
+    except InvalidMessage as error:
+        raise InvalidSchedule(field, error.problem, error.remedy) from error
 
 
 def check_name(what: str, name: str, longest: int = LONGEST_NAME) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from godwit.core.error_text import error_text, type_name
 from godwit.core.errors import ExtraRequired, InvalidMessage, InvalidSetting
 from godwit.core.message import Message
 from godwit.core.names import check_type
@@ -59,6 +60,8 @@ def _typed(type: str, schema: Any) -> Check:
             found = _PLACE.fullmatch(str(error))
             problem, path = (found["problem"], found["path"] or "") if found else (str(error), "")
             raise _refusal(type, path, problem) from None
+        except Exception as error:  # whatever a class of the application's own does when it is made
+            raise _refusal(type, "", f"{type_name(error)}: {error_text(error)}") from error
 
     return check
 

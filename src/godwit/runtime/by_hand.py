@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
+import msgspec
+
 from godwit.brokers.contract import MAX_LEASE, Ack, Broker, Delivery, GiveUp, Nack
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.errors import InvalidAckId, MessageNotHeld
@@ -58,7 +60,7 @@ class ByHand:
         judgement = judge(
             Retry(reason) if requeue else Permanent(reason),
             failures=delivery.failures,
-            policy=delivery.open().retry_policy or self._policy(delivery.queue, delivery.group),
+            policy=self._policy_of(delivery),
             now_ms=self._clock.now_ms(),
             jitter=self._random.random(),
         )
@@ -68,6 +70,14 @@ class ByHand:
         else:
             await self._settle(delivery, Nack(delivery.ack_id, judgement.delay, judgement.error))
             self._metrics.nacked(delivery.queue, delivery.group)
+
+    def _policy_of(self, delivery: Delivery) -> RetryPolicy:
+        """Return a message's own policy, or that of its group, also when nobody can read the message."""
+        try:
+            own = delivery.open().retry_policy
+        except msgspec.DecodeError:
+            own = None
+        return own or self._policy(delivery.queue, delivery.group)
 
     async def _settle(self, delivery: Delivery, settlement: Ack | Nack | GiveUp) -> None:
         if await self._broker.settle([settlement]):

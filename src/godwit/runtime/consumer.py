@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Protocol
 
+from godwit.brokers.arguments import MAX_PULL
 from godwit.brokers.contract import Delivery
 from godwit.core.errors import InvalidSetting, MessageNotHeld
 from godwit.core.handling import Classifier
+from godwit.core.limits import as_count, as_limit
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
 from godwit.core.queues import DEFAULT_MAX_CRASHES
@@ -69,12 +71,10 @@ class Consumer:
         for queue in self.queues:
             queue_name(queue)
         group_name(self.group)
-        if self.concurrency < 1:
-            raise InvalidSetting("concurrency", self.concurrency, "1 or more")
+        object.__setattr__(self, "concurrency", as_count("concurrency", self.concurrency))
         if self.time_limit <= timedelta(0):
             raise InvalidSetting("time_limit", self.time_limit, "more than 0")
-        if self.batch is not None and self.batch < 1:
-            raise InvalidSetting("batch", self.batch, "1 or more, or none")
+        object.__setattr__(self, "batch", as_limit("batch", self.batch, most=MAX_PULL))
         if self.weights and (len(self.weights) != len(self.queues) or min(self.weights) < 1):
             raise InvalidSetting("weights", self.weights, "one number of 1 or more for each queue")
         object.__setattr__(self, "is_async", _is_async(self.handler))

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.core.envelope import Envelope, aware_ms, is_like, seal, written
+from godwit.core.envelope import Envelope, is_like, seal, written
 from godwit.core.errors import GodwitError, InvalidMessage, SchedulerRequired
 from godwit.core.limits import EARLIEST_MS, LATEST_MS
 from godwit.core.message import NO_METADATA, NO_ROUTING, Kind, Message, MessageMetadata, Scheduling
+from godwit.core.message_checks import aware_ms, check_fields
 from godwit.core.names import QueueName, is_plain_id
 from godwit.core.routing import Router, Transform, transformed
 from godwit.core.schemas import Schemas
@@ -44,24 +45,26 @@ class Preparation:
         self, message: Message, scheduled_at: datetime | None = None, expires_at: datetime | None = None
     ) -> Envelope:
         """Return a message sealed for its queue; the two times override its own."""
-        if not isinstance(message, Message):
-            raise InvalidMessage("content", f"is of type {type(message).__name__}", "Publish a godwit.Message.")
-        if message.kind is not Kind.STANDARD or not (
-            scheduled_at is None and expires_at is None and message.scheduling is None
-        ):
-            message = _timed(message, scheduled_at, expires_at)
-        if message.metadata is NO_METADATA and self._is_complete(message):
+        try:
+            if message.kind is not Kind.STANDARD or not (
+                scheduled_at is None and expires_at is None and message.scheduling is None
+            ):
+                message = _timed(message, scheduled_at, expires_at)
+            if message.metadata is NO_METADATA and self._is_complete(message):
+                self._schemas.check(message)
+                return seal(message, self._ending)
+            message = self._completed(message)
+            queue = self._router.route(message)
+            if message.queue != queue:
+                message = _replace(message, queue=queue)
+            transform = self._transforms.get(queue)
+            if transform is not None:
+                message = transformed(message, queue, transform)
             self._schemas.check(message)
-            return seal(message, self._ending)
-        message = self._completed(message)
-        queue = self._router.route(message)
-        if message.queue != queue:
-            message = _replace(message, queue=queue)
-        transform = self._transforms.get(queue)
-        if transform is not None:
-            message = transformed(message, queue, transform)
-        self._schemas.check(message)
-        return seal(message)
+            return seal(message)
+        except (AttributeError, TypeError):
+            check_fields(message)  # what nearly no message has wrong is looked for only now
+            raise
 
     def prepare_all(self, messages: Iterable[Message], envelopes: list[Envelope]) -> None:
         """Add messages to `envelopes`, each sealed for its queue; what was added before one that is refused, stays."""

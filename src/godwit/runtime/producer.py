@@ -240,4 +240,5 @@ class QueueProducer:
 
 def _named(message: Message) -> str:
     """Return where a refused message wanted to go; what was passed in may be anything."""
-    return message.queue or UNROUTED if isinstance(message, Message) else UNROUTED
+    named = isinstance(message, Message) and isinstance(message.queue, str) and message.queue
+    return named or UNROUTED

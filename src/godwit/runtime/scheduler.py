@@ -11,6 +11,7 @@ from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.envelope import Envelope
 from godwit.core.errors import InvalidSchedule, StoreRequired
 from godwit.core.message import Message, Scheduling
+from godwit.core.message_checks import check_fields
 from godwit.core.names import MessageId, QueueName, new_message_id
 from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus
 from godwit.core.schedule_rules import check_due
@@ -114,6 +115,7 @@ class MessageScheduler:
         **options: Any,
     ) -> str:
         """Schedule a message as the arguments say, else as its own `scheduling` does; return the id to know it by."""
+        check_fields(message)
         own = message.scheduling or Scheduling()
         if cron is not None or own.cron is not None:
             if deliver_at is not None:
@@ -136,6 +138,7 @@ class MessageScheduler:
 
         What is due within the look-ahead goes to the broker at once, as does everything when there is no store.
         """
+        check_fields(message)
         due_ms = check_due(deliver_at, now_ms=self._clock.now_ms(), max_future=self._settings.max_future)
         ahead_ms = due_ms - self._clock.now_ms()
         if self._kept is None or ahead_ms <= milliseconds(self._settings.look_ahead):

@@ -12,6 +12,7 @@ from godwit.core.clock import Clock, from_ms
 from godwit.core.envelope import Envelope
 from godwit.core.errors import AlreadyExistsError, InvalidSchedule, ScheduleNotFound
 from godwit.core.message import Kind, Message, Scheduling
+from godwit.core.message_checks import check_fields
 from godwit.core.names import new_message_id
 from godwit.core.schedule import Misfire, Rule, Schedule, ScheduleStatus
 from godwit.core.schedule_rules import check_name, checked_rule, next_fire_ms, preview
@@ -98,6 +99,7 @@ class RecurringSchedules:
         return preview(rule, after_ms=self._clock.now_ms(), count=count)
 
     def _template(self, message: Message) -> Envelope:
+        check_fields(message)
         if message.expires_at is not None:
             raise InvalidSchedule(
                 "expires_at", "is set on a message that recurs", "Give its queue a ttl, which counts from each firing."

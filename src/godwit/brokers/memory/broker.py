@@ -13,9 +13,11 @@ from urllib.parse import parse_qs, urlsplit
 from godwit.brokers.arguments import (
     check_limit,
     check_pull,
-    check_settlements,
+    check_reader,
+    checked_settlements,
     groups_or_default,
     lease_ms,
+    lives_until_ms,
     no_replicas,
     one_server_only,
 )
@@ -36,7 +38,7 @@ from godwit.brokers.listener import LoopListener
 from godwit.brokers.memory.engine import MemoryEngine
 from godwit.brokers.memory.listening import Listeners
 from godwit.brokers.memory.spill import left_over, load, save
-from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
+from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, InvalidSetting, JournalLost
 from godwit.core.journal import Position
@@ -134,7 +136,7 @@ class MemoryBroker:
         max_bytes: int | None = None,
     ) -> list[Delivery]:
         """Lease up to `limit` messages; empty after `wait` when there are none."""
-        check_pull(limit, wait, max_bytes)
+        wait = check_pull(limit, wait, max_bytes, worker)
         length_ms = lease_ms(lease)
         until = time.monotonic() + wait.total_seconds()
         listener = self.listen([(queue, group)]) if wait else None
@@ -180,7 +182,7 @@ class MemoryBroker:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid."""
-        check_settlements(settlements)
+        settlements = checked_settlements(settlements)
         refused = self.do(lambda engine: engine.settle(settlements))
         self.notify()
         return refused
@@ -248,7 +250,7 @@ class MemoryDeadLetters:
         self, name: QueueName, *, group: GroupName | None = None, after: LetterId | None = None, limit: int = 100
     ) -> list[DeadLetter]:
         """List those of a queue, or of all queues that share the dead letter queue `name`."""
-        check_limit(limit)
+        limit = check_limit(limit)
         return self._broker.do(lambda engine: engine.letters(name, group, after, limit))
 
     async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
@@ -274,7 +276,7 @@ class MemoryJournal:
 
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
         """Return chunks with rows beyond `after`."""
-        check_limit(limit)
+        limit = check_limit(limit)
         found = self._broker.engine.shards.get(shard)
         if found is None:
             raise JournalLost(shard, "anything", "nothing: no queue of that name was ever declared")
@@ -286,6 +288,7 @@ class MemoryJournal:
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
+        check_reader(reader, position)
         found = self._broker.engine.shards.get(shard)
         if found is None or found.epoch != position.epoch:
             raise JournalLost(shard, f"epoch {position.epoch}", "another journal" if found else "nothing")
@@ -293,11 +296,13 @@ class MemoryJournal:
 
     async def committed(self, reader: str) -> Mapping[str, Position]:
         """Return how far `reader` has got."""
+        check_reader(reader)
         shards = self._broker.engine.shards
         return {name: shard.positions[reader] for name, shard in shards.items() if reader in shard.positions}
 
     async def forget(self, reader: str) -> None:
         """Release a reader's hold."""
+        check_reader(reader)
         for shard in self._broker.engine.shards.values():
             shard.positions.pop(reader, None)
 
@@ -327,7 +332,7 @@ class MemoryShared:
         if (present.version if present else None) != expected:
             return None
         version = self._broker.engine.next_shared_version()
-        until_ms = self._clock.now_ms() + milliseconds(ttl) if ttl is not None else None
+        until_ms = lives_until_ms(ttl, self._clock.now_ms())
         self._entries[key] = (SharedEntry(value, version), until_ms)
         return version
 

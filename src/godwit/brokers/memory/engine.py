@@ -349,6 +349,8 @@ class MemoryEngine:
 
     def _addressed(self, opaque_id: str) -> tuple[Group | None, str]:
         """Return the group an ack id or letter id belongs to, and the rest of it."""
+        if not opaque_id.isascii():
+            return None, ""  # all of ours are
         name, _, rest = opaque_id.partition("#")
         _, _, rest = rest.partition("#")
         group_name, _, rest = rest.partition("#")

@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, Final, Self
 
-from godwit.brokers.arguments import check_pull, check_settlements, lease_ms, no_replicas
+from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import (
     NO_WAIT,
     Delivery,
@@ -231,7 +231,7 @@ class RabbitMQBroker:
     ) -> list[Delivery]:
         """Lease up to `limit` messages; empty after `wait` when there are none."""
         length_ms = lease_ms(lease)
-        check_pull(limit, wait, max_bytes)
+        wait = check_pull(limit, wait, max_bytes, worker)
         place = (queue, group)
 
         async def once() -> list[Delivery]:
@@ -250,7 +250,7 @@ class RabbitMQBroker:
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid: those changed nothing."""
         async with self._translating():
-            check_settlements(settlements)
+            settlements = checked_settlements(settlements)
             refused, ended = await self._settler.settle(settlements)
             for intake in {held.intake.place: held.intake for held in ended}.values():
                 intake.unstall()

@@ -21,6 +21,8 @@ LEVELS: Final = 27
 MOST_TICKS: Final = (1 << LEVELS) - 1
 LONGEST_MS: Final = UNIT_MS * MOST_TICKS
 """About 38 days; a longer delay goes round again."""
+LONGEST_TTL_MS: Final = 2**32 - 1
+"""What the server takes as the longest time to live, 49 days."""
 DUE: Final = "godwit.due"
 _COARSE_TICKS: Final = 1 << 12
 _COARSE_BITS: Final = 4

@@ -8,6 +8,7 @@ import msgspec
 from pamqp import decode
 
 from godwit.brokers.rabbitmq import wire
+from godwit.brokers.rabbitmq.holding import LONGEST_TTL_MS
 from godwit.brokers.rabbitmq.wire import Incoming, Outgoing
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError
@@ -108,7 +109,9 @@ def card_of(
 
 
 def pack(envelope: Envelope, card: Card, exchange: str, key: str, *, expiration_ms: int | None = None) -> Outgoing:
-    """Return a copy ready to be sent."""
+    """Return a copy ready to be sent; what lives longer than the server can count is expired by Godwit alone."""
+    if expiration_ms is not None and expiration_ms > LONGEST_TTL_MS:
+        expiration_ms = None
     return Outgoing(
         exchange, key, envelope.id, envelope.type, _encoded(card), card.attempt, envelope.body, expiration_ms
     )

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import msgspec
 
-from godwit.brokers.arguments import check_limit
+from godwit.brokers.arguments import check_limit, check_reader
 from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
 from godwit.brokers.rabbitmq.ledger import letters as book_of_letters
 from godwit.brokers.rabbitmq.ledger import pages
@@ -33,7 +33,7 @@ class RabbitDeadLetters:
         self, name: QueueName, *, group: GroupName | None = None, after: LetterId | None = None, limit: int = 100
     ) -> list[DeadLetter]:
         """List those of a queue, or of all queues that share the dead letter queue `name`."""
-        check_limit(limit)
+        limit = check_limit(limit)
         await self._drain()
         return await self._ledger.step(lambda books: book_of_letters.page(books, name, group, after, limit))
 
@@ -93,7 +93,7 @@ class RabbitJournal:
 
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
         """Return chunks with rows beyond `after`."""
-        check_limit(limit)
+        limit = check_limit(limit)
         return await self._ledger.step(lambda books: pages.read(books, shard, after, limit))
 
     async def trim(self) -> int:
@@ -102,14 +102,17 @@ class RabbitJournal:
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
+        check_reader(reader, position)
         await self._ledger.step(lambda books: pages.commit(books, reader, shard, position))
 
     async def committed(self, reader: str) -> Mapping[str, Position]:
         """Return how far `reader` has got, by shard."""
+        check_reader(reader)
         return await self._ledger.step(lambda books: pages.committed(books, reader))
 
     async def forget(self, reader: str) -> None:
         """Release a reader's hold."""
+        check_reader(reader)
         await self._ledger.step(lambda books: pages.forget(books, reader))
 
     async def snapshot(self, queue: QueueName) -> Snapshot:

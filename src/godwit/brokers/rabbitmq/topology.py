@@ -17,7 +17,7 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.holding import DUE, due_binding
+from godwit.brokers.rabbitmq.holding import DUE, LONGEST_TTL_MS, due_binding
 from godwit.brokers.rabbitmq.refusals import ServerRefused
 from godwit.core.clock import milliseconds
 from godwit.core.errors import BrokerUnavailable, GodwitError, TopologyMismatch
@@ -131,7 +131,7 @@ def group_arguments(names: Names, address: Address, spec: QueueSpec) -> dict[str
         "x-overflow": "reject-publish",
         "x-max-length": min(max(address.max_length, spec.max_size or 0), _MOST_LENGTH),
         # A queue's own ttl is kept by Godwit to the millisecond; the server's is the outer limit.
-        "x-message-ttl": max(int(address.message_ttl_seconds * 1000), own_ttl),
+        "x-message-ttl": min(max(int(address.message_ttl_seconds * 1000), own_ttl), LONGEST_TTL_MS),
         "x-dead-letter-exchange": names.dlx(spec.name),
         "x-dead-letter-routing-key": DEAD_KEY,
         "x-dead-letter-strategy": "at-least-once",

@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import product
 from typing import Any, Final, Self
 
-from godwit.brokers.arguments import check_pull, check_settlements, lease_ms
+from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms
 from godwit.brokers.channels import ChannelCounts
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
@@ -33,7 +33,7 @@ from godwit.brokers.redis.shared import RedisShared
 from godwit.brokers.redis.taking import Order, Pulled, Taker
 from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, InvalidSetting
-from godwit.core.names import AckId, GroupName, MessageId, QueueName
+from godwit.core.names import AckId, GroupName, MessageId, QueueName, is_message_id, is_name
 from godwit.core.queues import GroupSpec, QueueSpec
 
 MAX_CONNECTIONS: Final = 10
@@ -187,8 +187,10 @@ class RedisBroker:
         max_bytes: int | None = None,
     ) -> list[Delivery]:
         """Lease up to `limit` messages; empty after `wait` when there are none."""
-        check_pull(limit, wait, max_bytes)
+        wait = check_pull(limit, wait, max_bytes, worker)
         length_ms = lease_ms(lease)
+        if not is_name(queue) or not is_name(group):
+            (await self._catalog.ask(queue)).group(group)  # says which of them does not exist
 
         async def once() -> list[Delivery]:
             return await self._pull(queue, group, worker, limit, length_ms, max_bytes)
@@ -259,7 +261,7 @@ class RedisBroker:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid."""
-        check_settlements(settlements)
+        settlements = checked_settlements(settlements)
         return await self._settler.settle(settlements)
 
     async def extend(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
@@ -275,6 +277,8 @@ class RedisBroker:
     async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
         """Delete a message wherever it waits; the server looks through its queue, a thousand copies at a time."""
         known = await self._catalog.ask(queue)
+        if not is_message_id(message_id):
+            return False
         found = 0
         for group, partition in product(known.groups, known.partitions):
             names, place = (*keys.step(queue, partition), *keys.block(queue, group, partition)), b""

@@ -21,7 +21,7 @@ from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
 from godwit.core.errors import AlreadyExistsError, BrokerUnavailable, InvalidSetting, QueueNotFound
 from godwit.core.journal import SPAN
-from godwit.core.names import GroupName, QueueName
+from godwit.core.names import GroupName, QueueName, is_name
 from godwit.core.queues import (
     GROUP_FIXED,
     QUEUE_FIXED,
@@ -53,7 +53,7 @@ class Catalog:
 
     async def ask(self, name: QueueName) -> Known:
         """Return what the server says of a queue."""
-        found = await self._read(name)
+        found = await self._read(name) if is_name(name) else None
         if found is None:
             self._known.pop(name, None)
             raise QueueNotFound(name, tuple([one.name for one in await self.all()]))

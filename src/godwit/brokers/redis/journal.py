@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.brokers.arguments import check_limit
+from godwit.brokers.arguments import check_limit, check_reader
 from godwit.brokers.contract import ShardEnds, Snapshot
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Catalog
@@ -57,7 +57,7 @@ class RedisJournal:
 
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
         """Return chunks with rows beyond `after`."""
-        check_limit(limit)
+        limit = check_limit(limit)
         place = shard_parts(shard)
         ends = (await self._ends(place))[0] if place is not None else None
         if ends is None or place is None:
@@ -101,6 +101,7 @@ class RedisJournal:
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
+        check_reader(reader, position)
         place = shard_parts(shard)
         ends = (await self._ends(place))[0] if place is not None else None
         if ends is None or place is None or ends.epoch != position.epoch:
@@ -109,6 +110,7 @@ class RedisJournal:
 
     async def committed(self, reader: str) -> Mapping[str, Position]:
         """Return how far `reader` has got."""
+        check_reader(reader)
         shards = await self._shards()
         commands: list[tuple[str, ...]] = []
         for name, at in shards:
@@ -123,6 +125,7 @@ class RedisJournal:
 
     async def forget(self, reader: str) -> None:
         """Release a reader's hold."""
+        check_reader(reader)
         for name, at in await self._shards():
             await self._reach.ask(("HDEL", keys.part(name, "readers", at), reader))
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from godwit.brokers.arguments import check_limit
+from godwit.brokers.arguments import check_limit, number_of
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Catalog
@@ -45,7 +45,7 @@ class RedisDeadLetters:
         self, name: QueueName, *, group: GroupName | None = None, after: LetterId | None = None, limit: int = 100
     ) -> list[DeadLetter]:
         """List those of a queue, or of all queues that share the dead letter queue `name`."""
-        check_limit(limit)
+        limit = check_limit(limit)
         queues = await self._catalog.all()
         found = [queue for queue in queues if name in (queue.name, queue.spec.dead_letter_queue)]
         if not found:
@@ -61,8 +61,8 @@ class RedisDeadLetters:
         for prefix, queue_name, one, partition in places:
             if after is not None and f"{prefix}\x7f" < after:
                 continue
-            start = int(after.removeprefix(prefix)) if after is not None and after.startswith(prefix) else 0
-            letters += await self._of(queue_name, one, partition, start, limit - len(letters))
+            start = number_of(after.removeprefix(prefix)) if after is not None and after.startswith(prefix) else 0
+            letters += await self._of(queue_name, one, partition, start or 0, limit - len(letters))
             if len(letters) >= limit:
                 break
         return letters
@@ -165,7 +165,7 @@ class RedisDeadLetters:
                 and queue is not None
                 and parts[1] in map(str, queue.partitions)
                 and parts[2] in queue.groups
-                and parts[3].isdecimal()
+                and number_of(parts[3]) is not None
             )
             if not there or letter in seen:
                 missing.append(index)

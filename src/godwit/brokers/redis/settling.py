@@ -15,7 +15,7 @@ from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
 from godwit.core.failure import ProcessingError, remembered
-from godwit.core.names import AckId
+from godwit.core.names import AckId, is_name
 from godwit.core.queues import MAX_PARTITIONS
 
 BATCH: Final = 200
@@ -40,8 +40,8 @@ def aims(ack_ids: Sequence[AckId]) -> tuple[dict[Shard, list[Aim]], list[int]]:
     by_shard: dict[Shard, list[Aim]] = {}
     wrong = []
     for index, ack_id in enumerate(ack_ids):
-        parts = ack_id.split("#", 3)
-        if len(parts) != _PARTS or parts[1] not in _PARTITIONS or not parts[0] or not parts[2]:
+        parts = ack_id.split("#", 3) if ack_id.isascii() else ()
+        if len(parts) != _PARTS or parts[1] not in _PARTITIONS or not is_name(parts[0]) or not is_name(parts[2]):
             wrong.append(index)
         else:
             by_shard.setdefault((parts[0], _PARTITIONS[parts[1]]), []).append(Aim(index, parts[2], parts[3]))

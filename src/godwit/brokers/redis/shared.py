@@ -11,6 +11,7 @@ from godwit.brokers.redis import keys
 from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
+from godwit.core.limits import bounded
 
 AT_ONCE: Final = 1_000
 """How many values one script removes: others wait for it meanwhile."""
@@ -33,7 +34,7 @@ class RedisShared:
     async def put(self, key: str, value: bytes, *, expected: int | None, ttl: timedelta | None = None) -> int | None:
         """Write when the present version is `expected`."""
         version: int | None = await self._run(
-            "put", key, value, "" if expected is None else expected, "" if ttl is None else milliseconds(ttl)
+            "put", key, value, "" if expected is None else expected, "" if ttl is None else milliseconds(bounded(ttl))
         )
         return version
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import unquote
 
-from godwit.brokers.arguments import check_pull, check_settlements, lease_ms, no_replicas
+from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.calls import Step
@@ -236,7 +236,7 @@ class SqliteBroker:
         max_bytes: int | None = None,
     ) -> list[Delivery]:
         """Lease up to `limit` messages; empty after `wait` when there are none."""
-        check_pull(limit, wait, max_bytes)
+        wait = check_pull(limit, wait, max_bytes, worker)
         length_ms = lease_ms(lease)
 
         def step(engine: Any) -> Any:
@@ -283,7 +283,7 @@ class SqliteBroker:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid."""
-        check_settlements(settlements)
+        settlements = checked_settlements(settlements)
         writer = await self._opened()
         carry_out = writer.brief if len(settlements) <= BRIEF else writer.submit
         refused: list[AckId] = await carry_out("settle", lambda engine: engine.settle(settlements))

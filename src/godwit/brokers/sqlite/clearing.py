@@ -13,7 +13,7 @@ from godwit.brokers.sqlite.rows import ASIDE, TURN_BITS, Group
 from godwit.brokers.sqlite.runs import SEQ, SIZE
 from godwit.brokers.sqlite.work import Work
 from godwit.core.journal import Event
-from godwit.core.names import GroupName, MessageId, QueueName
+from godwit.core.names import GroupName, MessageId, QueueName, is_message_id
 
 
 class Cleared(NamedTuple):
@@ -33,7 +33,7 @@ def cancel(work: Work, name: QueueName, message_id: MessageId) -> bool:
     queue = work.queue(name)
     now_ms = work.now(queue)
     found = False
-    known = places_of(work, queue, message_id)
+    known = places_of(work, queue, message_id) if is_message_id(message_id) else []
     for group in work.groups(queue).values():
         rows = [(message_id, seq) for run, seq in known if _withdraw(work, group, run, seq, now_ms)]
         if rows:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Concatenate, ParamSpec, TypeVar
 
+from godwit.brokers.arguments import lives_until_ms
 from godwit.brokers.contract import Delivery, LetterId, Receipt, Settlement
 from godwit.brokers.sqlite import clearing, declare, ids, journal, letters, publish, pull, settle, shared
 from godwit.brokers.sqlite.care import look_after
 from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.work import Known, Work
-from godwit.core.clock import Clock, milliseconds
+from godwit.core.clock import Clock
 from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError
 from godwit.core.journal import Position
@@ -136,7 +137,7 @@ class SqliteEngine:
     def put(self, key: str, value: bytes, expected: int | None, ttl: timedelta | None) -> int | None:
         """Write a shared value when its version is `expected`."""
         now_ms = self._clock.now_ms()
-        until = now_ms + milliseconds(ttl) if ttl is not None else None
+        until = lives_until_ms(ttl, now_ms)
         return shared.put(self.connection, key, value, expected, until, now_ms)
 
     def delete(self, key: str) -> None:

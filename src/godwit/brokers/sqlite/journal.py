@@ -12,7 +12,7 @@ from godwit.brokers.sqlite.rows import queue_spec
 from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.work import SHARD_BITS, Work
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Position
+from godwit.core.journal import Position, shard_parts
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 
@@ -33,7 +33,7 @@ def shards(connection: sqlite3.Connection) -> Mapping[str, ShardEnds]:
 
 def read(connection: sqlite3.Connection, runs: Runs, shard: str, after: Position | None, limit: int) -> list[bytes]:
     """Return chunks with rows beyond `after`, up to `limit` rows but at least one chunk."""
-    row = connection.execute(SELECT_SHARD, (shard,)).fetchone()
+    row = connection.execute(SELECT_SHARD, (shard,)).fetchone() if shard_parts(shard) is not None else None
     if row is None:
         raise JournalLost(shard, "anything", "nothing: no queue of that name was ever declared")
     shard_id, epoch, first_seq, last_seq, _, _ = row
@@ -103,7 +103,7 @@ def _trim(work: Work, shard_id: int, spec: QueueSpec, now_ms: int) -> int:
 
 def commit(work: Work, reader: str, shard: str, position: Position) -> None:
     """Register how far `reader` has got."""
-    row = work.execute(SELECT_SHARD, (shard,)).fetchone()
+    row = work.execute(SELECT_SHARD, (shard,)).fetchone() if shard_parts(shard) is not None else None
     if row is None or row[1] != position.epoch:
         raise JournalLost(shard, f"epoch {position.epoch}", "another journal" if row is not None else "nothing")
     work.execute("INSERT OR REPLACE INTO broker_readers VALUES (?, ?, ?)", (reader, row[0], position.seq))

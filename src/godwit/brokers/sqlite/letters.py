@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from godwit.brokers.arguments import number_of
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
 from godwit.brokers.sqlite.arrivals import arrival_row
 from godwit.brokers.sqlite.copies import admit, decode_errors, new_copy
@@ -62,8 +63,7 @@ def page(
             continue
         beyond = 0
         if after is not None and after.startswith(group.ack_prefix):
-            rest = after.removeprefix(group.ack_prefix)
-            beyond = int(rest) if rest.isdecimal() else 0
+            beyond = number_of(after.removeprefix(group.ack_prefix)) or 0
         statement = f"{SELECT_LETTERS} AND number > ? ORDER BY number LIMIT ?"
         rows = work.execute(statement, (group.id, beyond, limit - len(found))).fetchall()
         found += [_dead_letter(work, group, Letter(row)) for row in rows]
@@ -96,7 +96,7 @@ def _find(work: Work, letter_ids: Sequence[LetterId]) -> tuple[Found, list[Lette
     unknown = []
     for letter_id in letter_ids:
         group, rest = work.addressed(letter_id)
-        number = int(rest) if rest.isdecimal() and rest.isascii() and len(rest) <= 18 else 0  # noqa: PLR2004
+        number = number_of(rest) or 0
         row = (
             work.execute(f"{SELECT_LETTERS} AND number = ?", (group.id, number)).fetchone()
             if group is not None

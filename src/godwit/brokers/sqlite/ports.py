@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
-from godwit.brokers.arguments import check_limit
+from godwit.brokers.arguments import check_limit, check_reader
 from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
 from godwit.brokers.sqlite import journal, letters, shared, survey
 from godwit.brokers.sqlite.calls import Step
@@ -50,7 +50,7 @@ class SqliteDeadLetters:
         self, name: QueueName, *, group: GroupName | None = None, after: LetterId | None = None, limit: int = 100
     ) -> list[DeadLetter]:
         """List those of a queue, or of all queues that share the dead letter queue `name`."""
-        check_limit(limit)
+        limit = check_limit(limit)
         return await self._file.read(lambda work: letters.page(work, name, group, after, limit))
 
     async def replay(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
@@ -78,7 +78,7 @@ class SqliteJournal:
 
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
         """Return chunks with rows beyond `after`."""
-        check_limit(limit)
+        limit = check_limit(limit)
         return await self._file.read(lambda work: journal.read(work.connection, work.runs, shard, after, limit))
 
     async def trim(self) -> int:
@@ -87,14 +87,17 @@ class SqliteJournal:
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
+        check_reader(reader, position)
         await self._file.write("commit", lambda engine: engine.commit_reader(reader, shard, position))
 
     async def committed(self, reader: str) -> Mapping[str, Position]:
         """Return how far `reader` has got."""
+        check_reader(reader)
         return await self._file.read(lambda work: journal.committed(work.connection, reader))
 
     async def forget(self, reader: str) -> None:
         """Release a reader's hold."""
+        check_reader(reader)
         await self._file.write("forget", lambda engine: engine.forget_reader(reader))
 
     async def snapshot(self, queue: QueueName) -> Snapshot:

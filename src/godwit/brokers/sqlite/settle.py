@@ -84,6 +84,8 @@ class Addresses:
 
     def find(self, ack_id: AckId) -> tuple[Group, str, Block, Lease] | None:
         """Return what an ack id stands for, or None when it is not, or no longer, valid."""
+        if not ack_id.isascii():
+            return None  # all of ours are
         prefix, _, token = ack_id.rpartition("#")
         if prefix in self._groups:
             group = self._groups[prefix]

@@ -23,7 +23,7 @@ from godwit.brokers.sqlite.runs import Runs
 from godwit.core.clock import Clock
 from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal import Event, Row, encode_chunk
-from godwit.core.names import GroupName
+from godwit.core.names import GroupName, is_name
 
 _encode = msgspec.msgpack.Encoder().encode
 SHARD_BITS = TURN_BITS + PART_BITS
@@ -71,7 +71,7 @@ class Work:
     def find_queue(self, name: str) -> Queue | None:
         """Return a queue, or None."""
         queue = self._queues.get(name)
-        if queue is None:
+        if queue is None and is_name(name):
             row = self.execute(f"{SELECT_QUEUES} WHERE q.name = ?", (name,)).fetchone()
             if row is not None:
                 queue = self._queues[name] = Queue(row)
@@ -109,6 +109,8 @@ class Work:
 
     def addressed(self, opaque_id: str) -> tuple[Group | None, str]:
         """Return the group an ack id or letter id belongs to, and the rest of it."""
+        if not opaque_id.isascii():
+            return None, ""  # all of ours are
         name, _, rest = opaque_id.partition("#")
         _, _, rest = rest.partition("#")
         group, _, rest = rest.partition("#")

@@ -12,7 +12,7 @@ import msgspec
 
 from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal import Event, Row, encode_chunk
-from godwit.core.names import GroupName, QueueName
+from godwit.core.names import GroupName, QueueName, is_name
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 
 WAITING: Final = 0
@@ -106,7 +106,7 @@ class Books:
     def find(self, name: QueueName) -> QueueBook | None:
         """Return a declared queue, if there is one of this name."""
         book = self._queues.get(name)
-        if book is None:
+        if book is None and is_name(name):
             row = self.sql(_QUEUE, (name,)).fetchone()
             if row is None:
                 return None

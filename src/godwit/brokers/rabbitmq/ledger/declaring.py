@@ -11,7 +11,7 @@ from godwit.brokers.arguments import groups_or_default, one_server_only
 from godwit.brokers.rabbitmq.ledger.books import DEAD, SENDING, WAITING, Books, QueueBook
 from godwit.core.errors import AlreadyExistsError, InvalidSetting
 from godwit.core.journal import Event
-from godwit.core.names import GroupName, QueueName
+from godwit.core.names import GroupName, QueueName, is_message_id
 from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, GroupSpec, QueueSpec, changed_setting
 
 _NO_ORDER = (
@@ -132,7 +132,7 @@ def cancel(books: Books, name: QueueName, message_id: str) -> bool:
     """Strike out a message wherever it waits; RabbitMQ's copy is dropped when it comes."""
     book = books.queue(name)
     found = False
-    for group in book.groups.values():
+    for group in book.groups.values() if is_message_id(message_id) else ():
         rows = books.sql(
             "SELECT seq, size FROM copies WHERE queue = ? AND id = ? AND grp = ? AND place = ?",
             (name, message_id, group.name, WAITING),

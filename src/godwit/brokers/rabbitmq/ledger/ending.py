@@ -188,7 +188,7 @@ def refused(books: Books, ack_ids: Sequence[AckId]) -> None:
         queue, _, rest = ack_id.partition("#")
         partition, _, rest = rest.partition("#")
         _, _, token = rest.partition("#")
-        if token and shard_name(queue) == f"{queue}#{partition}":
+        if token and ack_id.isascii() and shard_name(queue) == f"{queue}#{partition}":
             by_queue.setdefault(queue, []).append((token,))
     for name, rows in by_queue.items():
         book = books.find(name)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from godwit.brokers.arguments import number_of
 from godwit.brokers.contract import DeadLetter, LetterId
 from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, WAITING, Books, GroupBook, QueueBook
 from godwit.brokers.rabbitmq.ledger.sending import arrival
@@ -172,11 +173,11 @@ def page(
     for prefix, queue, one in places:
         if after is not None and f"{prefix}\x7f" < after:
             continue
-        beyond = int(after.rpartition("#")[2]) if after is not None and after.startswith(prefix) else 0
+        beyond = number_of(after.removeprefix(prefix)) if after is not None and after.startswith(prefix) else 0
         rows = books.sql(
             "SELECT number, seq, letter FROM letters WHERE queue = ? AND grp = ? AND number > ?"
             " ORDER BY number LIMIT ?",
-            (queue, one, beyond, limit - len(letters)),
+            (queue, one, beyond or 0, limit - len(letters)),
         )
         letters += [_dead_letter(queue, one, *row) for row in rows]
         if len(letters) >= limit:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+from godwit.brokers.arguments import lives_until_ms
 from godwit.brokers.contract import GroupStats, QueueStats, ShardEnds, SharedEntry, Snapshot
 from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, Books
 from godwit.brokers.rabbitmq.ledger.sending import waiting_later
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
 from godwit.core.journal import Position, shard_name
-from godwit.core.names import QueueName
+from godwit.core.names import QueueName, is_name
 from godwit.core.projection import CopyState
 from godwit.core.queues import QueueSpec
 
@@ -127,7 +128,7 @@ def _first(books: Books, queue: str, last: int) -> int:
 def read(books: Books, shard: str, after: Position | None, limit: int) -> list[bytes]:
     """Return chunks with rows beyond `after`, up to `limit` rows but at least one chunk."""
     name = shard.removesuffix("#0")
-    row = books.sql(f"{_SHARD} WHERE name = ?", (name,)).fetchone()
+    row = books.sql(f"{_SHARD} WHERE name = ?", (name,)).fetchone() if is_name(name) else None
     if row is None:
         if after is None:
             return []
@@ -223,7 +224,7 @@ def put(books: Books, key: str, value: bytes, expected: int | None, ttl: timedel
         return None
     books.sql("INSERT INTO counters VALUES ('shared', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
     version = int(books.sql("SELECT value FROM counters WHERE name = 'shared'").fetchone()[0])
-    until = None if ttl is None else books.clock_ms + milliseconds(ttl)
+    until = lives_until_ms(ttl, books.clock_ms)
     books.sql("INSERT OR REPLACE INTO shared VALUES (?, ?, ?, ?)", (key, value, version, until))
     return version
 
