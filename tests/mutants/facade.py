@@ -12,7 +12,7 @@ def seen_by(name: str) -> tuple[str, ...]:
     return (f"tests/messagequeue/test_{name}",)
 
 
-FACADE: Final = (
+MUTANTS: Final = (
     Mutant(
         name="facade: leases end only when somebody pulls",
         file="messagequeue/hub.py",

@@ -17,7 +17,7 @@ def seen_by(backend: str, *names: str) -> tuple[str, ...]:
     return conformance(backend, tuple(f"hostile_values.py::{name}" for name in names))
 
 
-LIMITS: Final = (
+MUTANTS: Final = (
     Mutant(
         name="limits: a message before 1970 is sealed as it is",
         file="core/envelope.py",

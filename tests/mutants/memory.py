@@ -12,7 +12,7 @@ def seen_by(*names: str) -> tuple[str, ...]:
     return conformance("memory", names)
 
 
-MEMORY: Final = (
+MUTANTS: Final = (
     Mutant(
         name="no fence: any ack id of a group settles its oldest lease",
         file="brokers/memory/settling.py",

@@ -14,7 +14,7 @@ def seen_by(*names: str) -> tuple[str, ...]:
     return tuple(f"{_FOLDER}test_{name}" for name in names)
 
 
-RABBITMQ: Final = (
+MUTANTS: Final = (
     Mutant(
         name="rabbitmq: a delay is rounded down",
         file="brokers/rabbitmq/holding.py",

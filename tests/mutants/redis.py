@@ -16,7 +16,7 @@ def seen_by(*names: str) -> tuple[str, ...]:
     return conformance("redis", names)
 
 
-REDIS: Final = (
+MUTANTS: Final = (
     Mutant(
         name="redis: an ack is not fenced by its lease",
         file="brokers/lua/settle.lua",

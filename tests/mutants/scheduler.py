@@ -12,7 +12,7 @@ def seen_by(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/scheduler/test_{name}[sqlite]" for name in names)
 
 
-SCHEDULER: Final = (
+MUTANTS: Final = (
     Mutant(
         name="scheduler: a firing's id does not know the schedule's version",
         file="core/schedule.py",

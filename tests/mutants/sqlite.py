@@ -17,7 +17,7 @@ def crash_at(point: str) -> tuple[str, ...]:
     return (f"tests/faults/test_fault_points.py::test_a_crash_leaves_the_step_it_hit_whole_or_absent[{point}]",)
 
 
-SQLITE: Final = (
+MUTANTS: Final = (
     Mutant(
         name="sqlite: an ack id stays valid after it was used",
         file="brokers/sqlite/settle.py",

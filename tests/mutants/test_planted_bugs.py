@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from tests.mutants.facade import FACADE
-from tests.mutants.limits import LIMITS
-from tests.mutants.memory import MEMORY
 from tests.mutants.plant import Mutant, copy_project, expect_red, run_tests
-from tests.mutants.rabbitmq import RABBITMQ
-from tests.mutants.redis import REDIS
-from tests.mutants.scheduler import SCHEDULER
-from tests.mutants.sqlite import SQLITE
 
-MUTANTS = (*MEMORY, *SQLITE, *FACADE, *REDIS, *RABBITMQ, *SCHEDULER, *LIMITS)
+FOLDER = Path(__file__).parent
+MUTANTS: tuple[Mutant, ...] = tuple(
+    mutant
+    for path in sorted(FOLDER.glob("[!_]*.py"))
+    if "\nMUTANTS: Final" in path.read_text()
+    for mutant in import_module(f"tests.mutants.{path.stem}").MUTANTS
+)
+"""The planted bugs of every module beside this one that has some."""
 
 
 @pytest.fixture(scope="session")
