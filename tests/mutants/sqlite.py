@@ -202,8 +202,8 @@ MUTANTS: Final = (
         name="sqlite: a lease longer than the outage moves too",
         file="brokers/sqlite/care.py",
         old='blocks_of(work, group, " AND shortest < ?", gap_ms):\n        for lease in block.open.values():\n'
-        "            if lease.length < gap_ms:",
-        new="blocks_of(work, group):\n        for lease in block.open.values():\n            if True:",
+        "            if lease.length < gap_ms and",
+        new="blocks_of(work, group):\n        for lease in block.open.values():\n            if",
         tests=seen_by("promise_05_counters.py::test_of_two_leases_only_the_one_shorter_than_the_outage_moves"),
     ),
     Mutant(

@@ -47,7 +47,7 @@ class Model(Accepting):
         group.looked_after = self.now
         for copy in group.at("leased"):
             if spec.forgive_outages and copy.length < gap:
-                copy.deadline += copy.length
+                copy.deadline = max(copy.deadline, self.now + copy.length)
         due = [copy for copy in group.at("leased") if copy.deadline <= self.now]
         for copy in sorted(due, key=lambda one: (one.deadline, one.seq)):
             copy.crashes += 1

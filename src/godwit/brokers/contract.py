@@ -13,8 +13,8 @@
 4.  **Delays.** `Nack(delay)` makes the message ready again after the delay. Delays survive restarts.
 5.  **Counters.** `attempt` counts deliveries, `failures` what handlers refused, `crashes` leases that ran out in
     silence. `max_crashes` isolates a message as poison; `max_delivery_attempts` gives it up. Handing back counts as
-    nothing, and neither does an outage: when nobody pulled or maintained a group for longer than a lease, the open
-    deadlines move forward once by one lease.
+    nothing, and neither does an outage: when a group was not pulled from or maintained for longer than a lease, that
+    lease ends one length after the outage, or later if it would anyway. Outages do not add up.
 6.  **Dead letters** stay with their queue and group, keep id, times, key and error history, and move atomically.
     Queues that name the same `dead_letter_queue` are listed together under it; when a queue of that name is declared,
     `maintain` moves the dead letters into it.

@@ -8,11 +8,9 @@ local function forgive(b, name, gap)
   local shortest
   for n = 1, #open, 2 do
     local c = at_member(b, open[n])
-    if c.length < gap then
-      local deadline = tonumber(open[n + 1])
-      -- Nobody could settle while the server was not there, however long that was: a restart gives the whole length.
-      if gap == math.huge and deadline < now then deadline = now end
-      deadline = deadline + c.length
+    -- No worker could renew a lease in the gap: one shorter than it ends one length from now, however long it was.
+    local deadline = now + c.length
+    if c.length < gap and tonumber(open[n + 1]) < deadline then
       redis.call('ZADD', KEYS[b + LEASES], deadline, c.member)
       found[#found + 1] = {c.seq, '\148' .. pack(c.id, c.seq, c.member, deadline)}
     end

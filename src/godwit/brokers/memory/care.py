@@ -23,7 +23,7 @@ def look_after(
     if group.leased:
         gap_ms = now_ms - group.looked_after_ms
         if group.spec.forgive_outages and gap_ms > min(group.leases):
-            changes += _forgive(group, shard, gap_ms)
+            changes += _forgive(group, shard, gap_ms, now_ms)
         if now_ms >= group.due_hint_ms:
             changes += _take_back(group, shard, held, now_ms, [] if lapsed is None else lapsed)
     group.looked_after_ms = now_ms
@@ -34,17 +34,20 @@ def look_after(
     return changes
 
 
-def _forgive(group: Group, shard: Shard, gap_ms: int) -> int:
-    """Nobody could take back or renew leases in the gap, so those shorter than it get one more length."""
+def _forgive(group: Group, shard: Shard, gap_ms: int, now_ms: int) -> int:
+    """No worker could renew a lease in the gap, so those shorter than it end one length from now."""
     rows: list[tuple[Any, ...]] = []
     for length_ms, copies in group.leases.items():
         if length_ms >= gap_ms:
             continue
         for copy in copies:
-            copy.deadline_ms += length_ms
+            if copy.deadline_ms >= now_ms + length_ms:
+                continue
+            copy.deadline_ms = now_ms + length_ms
             rows.append((copy.envelope.id, copy.seq, copy.token, copy.deadline_ms))
-    rows.sort(key=lambda row: row[1])
-    shard.append(Event.LEASE_MOVED, group.queue, group.name, None, group.depth, rows)
+    if rows:
+        rows.sort(key=lambda row: row[1])
+        shard.append(Event.LEASE_MOVED, group.queue, group.name, None, group.depth, rows)
     return len(rows)
 
 

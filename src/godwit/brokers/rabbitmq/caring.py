@@ -39,7 +39,7 @@ class Carer:
         if spec is None:
             return 0
         changes = 0
-        if spec.forgive_outages and (moved := self._hands.forgive(place, gap_ms)):
+        if spec.forgive_outages and (moved := self._hands.forgive(place, gap_ms, now_ms)):
             await self._ledger.step(lambda books: ending.extended(books, moved, Event.LEASE_MOVED))
             changes += len(moved)
         due = self._hands.due(place, now_ms)

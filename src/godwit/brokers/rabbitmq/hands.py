@@ -81,14 +81,14 @@ class Hands:
                 extended.append((lease, lease.deadline_ms))
         return extended, refused
 
-    def forgive(self, place: Place, gap_ms: int) -> list[tuple[Lease, int]]:
-        """Give every lease of a place that is shorter than the gap one more length."""
+    def forgive(self, place: Place, gap_ms: int, now_ms: int) -> list[tuple[Lease, int]]:
+        """Let every lease of a place that is shorter than the gap end one length from now."""
         moved = []
         with self._lock:
             for held in self._at(place):
                 lease = held.lease
-                if lease.length_ms < gap_ms:
-                    lease.deadline_ms += lease.length_ms
+                if lease.length_ms < gap_ms and lease.deadline_ms < now_ms + lease.length_ms:
+                    lease.deadline_ms = now_ms + lease.length_ms
                     moved.append((lease, lease.deadline_ms))
         return sorted(moved, key=lambda one: one[0].seq)
 

@@ -21,7 +21,7 @@ def look_after(work: Work, group: Group, now_ms: int) -> int:
     if group.leased:
         gap_ms = now_ms - group.looked_at
         if group.spec.forgive_outages and gap_ms > 0:
-            changes += _forgive(work, group, gap_ms)
+            changes += _forgive(work, group, gap_ms, now_ms)
         changes += _take_back(work, group, now_ms)
         group.looked_at = now_ms  # without a lease nothing depends on it, and an empty pull need not write
     if group.expiring:
@@ -31,13 +31,13 @@ def look_after(work: Work, group: Group, now_ms: int) -> int:
     return changes
 
 
-def _forgive(work: Work, group: Group, gap_ms: int) -> int:
-    """Nobody could take back or renew leases in the gap, so those shorter than it get one more length."""
+def _forgive(work: Work, group: Group, gap_ms: int, now_ms: int) -> int:
+    """No worker could renew a lease in the gap, so those shorter than it end one length from now."""
     rows: list[tuple[Any, ...]] = []
     for block in blocks_of(work, group, " AND shortest < ?", gap_ms):
         for lease in block.open.values():
-            if lease.length < gap_ms:
-                lease.until += lease.length
+            if lease.length < gap_ms and lease.until < now_ms + lease.length:
+                lease.until = now_ms + lease.length
                 rows.append((lease.message_id, lease.seq, block.token(lease), lease.until))
         block.changed = True
         block.save(work)
