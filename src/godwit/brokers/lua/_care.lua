@@ -70,13 +70,6 @@ local function take_back(b, name, conf)
   return #found
 end
 
-local function after(id, other)
-  local number, tail = string.match(id, '(%d+)-(%d+)')
-  local its_number, its_tail = string.match(other, '(%d+)-(%d+)')
-  number, its_number = tonumber(number), tonumber(its_number)
-  return number > its_number or (number == its_number and tonumber(tail) > tonumber(its_tail))
-end
-
 -- Add what has expired among the entries of a lane that are in the order of their expiry to `found`, and set the time at
 -- which to look there again. Takes no more than CARE of them, and looks at ten times as many: the rest is due at once.
 local function expire_lane(b, lane, found)

@@ -49,6 +49,14 @@ local function parse_entry(lane, id, value)
   return c
 end
 
+-- Say whether the entry `id` of a stream comes after `other`.
+local function after(id, other)
+  local number, tail = string.match(id, '(%d+)-(%d+)')
+  local its_number, its_tail = string.match(other, '(%d+)-(%d+)')
+  number, its_number = tonumber(number), tonumber(its_number)
+  return number > its_number or (number == its_number and tonumber(tail) > tonumber(its_tail))
+end
+
 local function at_entry(b, lane, id)
   local found = redis.call('XRANGE', KEYS[b + LANE + lane], id, id)[1]
   return found and parse_entry(lane, id, found[2][2])

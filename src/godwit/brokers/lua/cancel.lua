@@ -11,7 +11,7 @@ local b, name, wanted, from = 2, ARGV[3], ARGV[4], ARGV[5]
 local LOOK = 1000
 if not gauge(b, name, kept[4]) then return {0, ''} end
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
-local found, looked, place, where = {}, 0, 'p', '0'
+local found, seen, looked, place, where = {}, {}, 0, 'p', '0'
 if from ~= '' then place, where = string.sub(from, 1, 1), string.sub(from, 2) end
 
 -- The hash first: what becomes due meanwhile goes from there to a lane, never the other way without a delivery.
@@ -21,7 +21,8 @@ while place == 'p' and looked < LOOK do
   for n = 1, #page[2], 2 do
     looked = looked + 1
     local c = parse(page[2][n + 1])
-    if c.id == wanted then
+    if c.id == wanted and not seen[c.seq] then -- a scan may show an entry twice
+      seen[c.seq] = true
       local waits = redis.call('ZSCORE', KEYS[b + DELAYED], padded(c.seq))
         or redis.call('ZSCORE', KEYS[b + AGAIN], format('%.0f', c.seq))
         or (text(c.key) and redis.call('ZSCORE', KEYS[b + BLOCKED], behind(c.key, c.seq)))
@@ -33,7 +34,9 @@ end
 while place ~= 'p' and place ~= '' and looked < LOOK do
   local lane = tonumber(place)
   local last = redis.call('HGET', KEYS[b + GROUP], 'c' .. lane)
-  local start = where ~= '' and '(' .. where or (last and '(' .. last or '-')
+  -- What was beyond the bookmark may be leased by now: the group's cursor counts.
+  if last and (where == '' or after(last, where)) then where = last end
+  local start = where ~= '' and '(' .. where or '-'
   local page = redis.call('XRANGE', KEYS[b + LANE + lane], start, '+', 'COUNT', 200)
   for _, entry in ipairs(page) do
     looked = looked + 1
