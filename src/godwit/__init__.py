@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, HandBack, Nack, Receipt
+from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, HandBack, Nack, Postpone, Receipt
 from godwit.brokers.urls import connect
 from godwit.core.envelope import Envelope, seal, seal_all
 from godwit.core.errors import GodwitError
@@ -45,6 +45,7 @@ __all__ = [
     "Nack",
     "Overflow",
     "Permanent",
+    "Postpone",
     "Priority",
     "ProcessingError",
     "QueueConsumer",

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from godwit.brokers.contract import Ack, HandBack, Nack
+from godwit.brokers.contract import Ack, HandBack, Nack, Postpone
 from godwit.core.clock import from_ms
 from godwit.core.failure import HISTORY_LENGTH, FailureKind
 from godwit.core.queues import GroupSpec
@@ -50,6 +50,60 @@ async def test_handing_back_counts_as_nothing(harness: Harness) -> None:
         assert (delivery.attempt, delivery.failures, delivery.crashes) == (1, 0, 0)
         assert await harness.broker.settle([HandBack(delivery.ack_id)]) == []
     assert await harness.letters() == []
+
+
+async def test_postponing_counts_as_a_delivery_but_neither_as_a_failure_nor_as_a_crash(harness: Harness) -> None:
+    await harness.declare()
+    await harness.publish("a")
+    await harness.retry(await harness.pull_one())
+    for postponements in range(4):
+        delivery = await harness.pull_one()
+        assert (delivery.attempt, delivery.failures, delivery.crashes) == (postponements + 2, 1, 0)
+        assert delivery.postponements == postponements
+        assert await harness.broker.settle([Postpone(delivery.ack_id)]) == []
+
+
+async def test_no_limit_of_attempts_and_no_backoff_counts_postponements(harness: Harness) -> None:
+    backoff = Backoff(minimum=LEASE, maximum=LEASE * 8)
+    await harness.declare(GroupSpec(name=G, max_delivery_attempts=2, max_crashes=None, backoff=backoff))
+    await harness.publish("a")
+    for _ in range(5):
+        await harness.broker.settle([Postpone((await harness.pull_one()).ack_id)])
+    await harness.pull_one()
+    await harness.let_pass(LEASE)
+    assert (await harness.stats()).delayed == 1
+    await harness.let_pass(LEASE + MOMENT)
+    assert (await harness.stats()).ready == 1
+    await harness.broker.settle([Postpone((await harness.pull_one()).ack_id)])
+    assert await harness.letters() == []
+    await harness.retry(await harness.pull_one())
+    (letter,) = await harness.letters()
+    assert (letter.kind, letter.attempt, letter.failures, letter.crashes) == (FailureKind.TRANSIENT, 8, 1, 1)
+
+
+async def test_a_postponed_message_waits_for_its_delay_and_remembers_why(harness: Harness) -> None:
+    await harness.declare()
+    await harness.publish("a")
+    delivery = await harness.pull_one()
+    await harness.broker.settle([Postpone(delivery.ack_id, LEASE, harness.error("429"))])
+    assert await harness.broker.settle([Postpone(delivery.ack_id)]) == [delivery.ack_id]
+    assert (await harness.stats()).delayed == 1
+    assert await harness.pull() == []
+    await harness.let_pass(LEASE + MOMENT)
+    again = await harness.pull_one()
+    assert ([error.message for error in again.errors], again.attempt, again.failures) == (["429"], 2, 0)
+
+
+async def test_the_journal_tells_a_postponement_from_a_failure(harness: Harness) -> None:
+    await harness.declare()
+    await harness.publish("a")
+    delivery = await harness.pull_one(worker="one")
+    await harness.broker.settle([Postpone(delivery.ack_id, LEASE, harness.error("429"), 7)])
+    row = (await harness.rows())[-1]
+    assert (row["event"], row["error_kind"], row["worker"], row["run_ms"]) == ("postponed", "postponed", "one", 7)
+    assert (row["attempt"], row["failures"], row["crashes"]) == (1, 0, 0)
+    assert LEASE - MOMENT < from_ms(row["ready_at"]) - from_ms(row["at"]) <= LEASE
+    assert row["error_fingerprint"] == harness.error("429").fingerprint
 
 
 async def test_counters_and_errors_survive_a_restart(harness: Harness) -> None:

@@ -44,7 +44,7 @@ def test_a_lease_can_get_another_deadline(event: Event) -> None:
     assert (copy.state, copy.lease_until, copy.attempt) == ("leased", 60, 1)
 
 
-@pytest.mark.parametrize("event", [Event.NACKED, Event.LEASE_EXPIRED, Event.HANDED_BACK])
+@pytest.mark.parametrize("event", [Event.NACKED, Event.POSTPONED, Event.LEASE_EXPIRED, Event.HANDED_BACK])
 def test_a_returned_copy_waits_again_with_its_counters(event: Event) -> None:
     (copy,) = after(ENQUEUED, DELIVERED, row(event, attempt=1, failures=2, crashes=3, ready_at=9)).values()
     assert (copy.state, copy.delivery_id, copy.lease_until, copy.ready_at) == ("waiting", None, None, 9)

@@ -15,7 +15,7 @@ _TARGETS = {
     Event.CANCELLED: State.CANCELLED,
     Event.DISCARDED: State.CANCELLED,
 }
-_RETURNS = (Event.NACKED, Event.LEASE_EXPIRED, Event.HANDED_BACK)
+_RETURNS = (Event.NACKED, Event.POSTPONED, Event.LEASE_EXPIRED, Event.HANDED_BACK)
 
 
 class LifecycleWatch:

@@ -40,7 +40,7 @@ class Model(Accepting):
         self._wait(copy)
 
     def _exhausted(self, group: Group, copy: Copy) -> bool:
-        return copy.attempt >= (group.spec.max_delivery_attempts or FOREVER)
+        return copy.failures + copy.crashes >= (group.spec.max_delivery_attempts or FOREVER)
 
     def _look_after(self, group: Group) -> None:
         spec, gap = group.spec, self.now - group.looked_after
@@ -56,7 +56,9 @@ class Model(Accepting):
             elif self._exhausted(group, copy):
                 self._end(group, copy, dead="transient")
             else:
-                self._return(copy, milliseconds(spec.backoff.delay(attempt=copy.attempt)) if spec.backoff else 0)
+                self._return(
+                    copy, milliseconds(spec.backoff.delay(attempt=copy.failures + copy.crashes)) if spec.backoff else 0
+                )
         expired = [copy for copy in group.at(*WAITING) if copy.expires <= self.now]
         for copy in sorted(expired, key=lambda one: (one.expires, one.seq)):
             self._end(group, copy, dead="expired")
@@ -120,6 +122,7 @@ class Model(Accepting):
     def _settle(self, group: Group, copy: Copy, word: Word) -> None:
         if word.verb in ("retry", "give up"):
             copy.failures += 1
+        if word.verb in ("retry", "give up", "postpone"):
             copy.errors += () if word.text is None else (clean(word.text, limit=MESSAGE_CHARACTERS),)
         if word.verb == "ack":
             self._end(group, copy)
@@ -128,7 +131,7 @@ class Model(Accepting):
         elif word.verb == "hand back":
             copy.attempt -= 1
             self._return(copy, 0)
-        elif self._exhausted(group, copy):
+        elif word.verb == "retry" and self._exhausted(group, copy):
             self._end(group, copy, dead="transient")
         else:
             self._return(copy, milliseconds(bounded(span(word.delay_ms))))

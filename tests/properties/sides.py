@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
-from godwit.brokers.contract import Ack, Broker, DeadLetter, GiveUp, GroupStats, HandBack, LetterId, Nack, Settlement
+from godwit.brokers.contract import (
+    Ack,
+    Broker,
+    DeadLetter,
+    GiveUp,
+    GroupStats,
+    HandBack,
+    LetterId,
+    Nack,
+    Postpone,
+    Settlement,
+)
 from godwit.core.clock import from_ms
 from godwit.core.envelope import Envelope
 from godwit.core.failure import FailureKind, ProcessingError
@@ -179,6 +190,8 @@ class BrokerSide:
                 return Ack(ack_id)
             case "retry":
                 return Nack(ack_id, span(word.delay_ms), error)
+            case "postpone":
+                return Postpone(ack_id, span(word.delay_ms), error)
             case "give up":
                 return GiveUp(ack_id, word.kind, error)
             case _:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from godwit.brokers.contract import Ack, DeadLetter, Delivery, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.contract import Ack, DeadLetter, Delivery, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.core.failure import FailureKind
 from godwit.core.journal import Position
 from godwit.core.names import GroupName, QueueName
@@ -31,7 +31,7 @@ EXAMPLES: Final = 200
 """The same in each run of `./dev test`; others each time with `--hypothesis-profile=soak`."""
 GROUPS: Final = ("billing", "mail")
 WAIT: Final = timedelta(seconds=3)
-KINDS: Final = ("ack", "retry", "give up", "hand back")
+KINDS: Final = ("ack", "retry", "postpone", "give up", "hand back")
 _GROUP = st.sampled_from(GROUPS)
 _PICK = st.integers(0, 9)
 
@@ -127,6 +127,9 @@ class RabbitAgainstAModel(RuleBasedStateMachine):
                 case "retry":
                     words.append(Nack(one.ack_id, error=self.harness.error("no")))
                     copy.state, copy.failures = "waiting", copy.failures + 1
+                case "postpone":
+                    words.append(Postpone(one.ack_id, error=self.harness.error("later")))
+                    copy.state = "waiting"
                 case "give up":
                     words.append(GiveUp(one.ack_id, FailureKind.PERMANENT, self.harness.error("no")))
                     copy.state, copy.failures = "dead", copy.failures + 1

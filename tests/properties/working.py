@@ -17,6 +17,7 @@ LEASES = st.sampled_from(LEASES_DRAWN)
 SIZES = often(None, 15, 50, 0, 1 << 80)
 TEXTS = st.sampled_from((None, "no route", "bad address", "\ud800 \0", "\U0001f600" * 5_000))
 KINDS = st.sampled_from(tuple(FailureKind))
+VERBS = ("ack", "retry", "postpone", "give up", "hand back")
 
 
 class Working(Comparison):
@@ -92,6 +93,11 @@ class Working(Comparison):
         self.say(Word(self.take(pick), "retry", delay_ms, text))
 
     @precondition(lambda self: self.held)
+    @rule(pick=UNITS, delay_ms=st.sampled_from(DELAYS_MS), text=TEXTS)
+    def postpone(self, pick: int, delay_ms: int, text: str | None) -> None:
+        self.say(Word(self.take(pick), "postpone", delay_ms, text))
+
+    @precondition(lambda self: self.held)
     @rule(pick=UNITS, kind=KINDS, text=TEXTS)
     def give_up(self, pick: int, kind: FailureKind, text: str | None) -> None:
         self.say(Word(self.take(pick), "give up", 0, text, kind))
@@ -102,7 +108,7 @@ class Working(Comparison):
         self.say(Word(self.take(pick), "hand back"))
 
     @precondition(lambda self: self.held)
-    @rule(verbs=st.lists(st.sampled_from(("ack", "retry", "give up", "hand back")), min_size=1, max_size=6))
+    @rule(verbs=st.lists(st.sampled_from(VERBS), min_size=1, max_size=6))
     def settle_together(self, verbs: list[str]) -> None:
         numbers, self.held = self.held, []
         self.say(*(Word(number, verbs[n % len(verbs)]) for n, number in enumerate(numbers)))
@@ -122,7 +128,7 @@ class Working(Comparison):
             self.let_pass(steps=steps)
 
     @precondition(lambda self: self.delivered)
-    @rule(pick=UNITS, verb=st.sampled_from(("ack", "retry", "give up", "hand back")))
+    @rule(pick=UNITS, verb=st.sampled_from(VERBS))
     def settle_some_old_delivery(self, pick: int, verb: str) -> None:
         """Settle with any ack id there ever was, twice."""
         number = pick % self.delivered

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
 from godwit.core.failure import FailureKind, ProcessingError, carried
@@ -74,8 +74,9 @@ def checked_settlements(settlements: Sequence[Settlement]) -> Sequence[Settlemen
 
 
 def _checked(settlement: Settlement) -> Settlement:
-    if not isinstance(settlement, Ack | Nack | GiveUp | HandBack) or not isinstance(settlement.ack_id, str):
-        raise InvalidSetting("settlement", settlement, "an Ack, Nack, GiveUp or HandBack with the ack id of a delivery")
+    if not isinstance(settlement, Settlement) or not isinstance(settlement.ack_id, str):
+        allowed = "an Ack, Nack, Postpone, GiveUp or HandBack with the ack id of a delivery"
+        raise InvalidSetting("settlement", settlement, allowed)
     match settlement:
         case HandBack():
             return settlement
@@ -83,7 +84,7 @@ def _checked(settlement: Settlement) -> Settlement:
             if settlement.result is not None and not isinstance(settlement.result, bytes):
                 raise InvalidSetting("result", settlement.result, "bytes, or none")
             return replace(settlement, run_ms=_run_ms(settlement.run_ms))
-        case Nack():
+        case Nack() | Postpone():
             delay, error = as_duration("delay", settlement.delay), _error(settlement.error)
             return replace(settlement, delay=delay, error=error, run_ms=_run_ms(settlement.run_ms))
         case GiveUp():

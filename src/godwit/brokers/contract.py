@@ -12,9 +12,10 @@
 3.  **Fencing.** An ack id is an opaque string, valid once. A stale or unknown one changes nothing.
 4.  **Delays.** `Nack(delay)` makes the message ready again after the delay. Delays survive restarts.
 5.  **Counters.** `attempt` counts deliveries, `failures` what handlers refused, `crashes` leases that ran out in
-    silence. `max_crashes` isolates a message as poison; `max_delivery_attempts` gives it up. Handing back counts as
-    nothing, and neither does an outage: when a group was not pulled from or maintained for longer than a lease, that
-    lease ends one length after the outage, or later if it would anyway. Outages do not add up.
+    silence. `max_crashes` isolates a message as poison; `max_delivery_attempts` gives it up after so many failures and
+    crashes together. A delivery that was postponed is in `attempt` alone. Handing back counts as nothing, and neither
+    does an outage: when a group was not pulled from or maintained for longer than a lease, that lease ends one length
+    after the outage, or later if it would anyway. Outages do not add up.
 6.  **Dead letters** stay with their queue and group, keep id, times, key and error history, and move atomically.
     Queues that name the same `dead_letter_queue` are listed together under it; when a queue of that name is declared,
     `maintain` moves the dead letters into it.
@@ -85,6 +86,11 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
         """The id its publisher knows it by."""
         return self.envelope.id
 
+    @property
+    def postponements(self) -> int:
+        """How often it was postponed before this delivery."""
+        return self.attempt - 1 - self.failures - self.crashes
+
     def open(self) -> Message:
         """Return the message inside."""
         return self.envelope.open()
@@ -107,6 +113,15 @@ class Nack(msgspec.Struct, frozen=True, tag=True):
     run_ms: int | None = None
 
 
+class Postpone(msgspec.Struct, frozen=True, tag=True):
+    """It is not the message's time: it is ready again after `delay`. This is a delivery, but no failure."""
+
+    ack_id: AckId
+    delay: timedelta = NO_WAIT
+    error: ProcessingError | None = None
+    run_ms: int | None = None
+
+
 class GiveUp(msgspec.Struct, frozen=True, tag=True):
     """The message will not be tried again: it becomes a dead letter."""
 
@@ -122,7 +137,7 @@ class HandBack(msgspec.Struct, frozen=True, tag=True):
     ack_id: AckId
 
 
-Settlement = Ack | Nack | GiveUp | HandBack
+Settlement = Ack | Nack | Postpone | GiveUp | HandBack
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):

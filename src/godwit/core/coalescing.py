@@ -135,7 +135,7 @@ def _ack(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
 
 
 def _return(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
-    """Carry out nacks, leases that ran out and hand-backs: the copy waits again."""
+    """Carry out nacks, postponements, leases that ran out and hand-backs: the copy waits again."""
     queue, group, at = chunk.queue, chunk.group or "", chunk.at
     width = len(LAYOUTS[Event.NACKED])
     for row in rows:
@@ -149,7 +149,7 @@ def _return(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
         copy.error_kind, copy.error_fingerprint = kind or copy.error_kind, print_ or copy.error_fingerprint
         copy.updated_at = at
     work = _seen(batch, chunk)
-    if work is not None and chunk.event is not Event.HANDED_BACK:
+    if work is not None and chunk.event not in _NO_ERRORS:
         work.errors += len(rows)
 
 
@@ -209,6 +209,8 @@ def _seen(batch: Batch, chunk: Chunk) -> InstanceWork | None:
     return work
 
 
+_NO_ERRORS: Final = frozenset({Event.HANDED_BACK, Event.POSTPONED})
+"""Returns that are no fault of the message or of its handler."""
 _TAKERS: Final = {
     Event.QUEUE_CREATED: _create,
     Event.QUEUE_REMOVED: _remove,
@@ -222,6 +224,7 @@ _TAKERS: Final = {
     Event.ACKED: _ack,
     Event.ACK_REFUSED: _ignore,
     Event.NACKED: _return,
+    Event.POSTPONED: _return,
     Event.LEASE_EXPIRED: _return,
     Event.LEASE_MOVED: _move_lease,
     Event.HANDED_BACK: _return,

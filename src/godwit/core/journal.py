@@ -35,6 +35,7 @@ class Event(StrEnum):
     ACKED = "acked"
     ACK_REFUSED = "ack_refused"
     NACKED = "nacked"
+    POSTPONED = "postponed"
     LEASE_EXPIRED = "lease_expired"
     LEASE_MOVED = "lease_moved"
     HANDED_BACK = "handed_back"
@@ -68,6 +69,7 @@ LAYOUTS: Final[dict[Event, tuple[str, ...]]] = {
     Event.ACKED: (*_ATTEMPT, "run_ms", "type", "lane", "ordering_key", "result"),
     Event.ACK_REFUSED: ("delivery_id",),
     Event.NACKED: (*_END, "ready_at"),
+    Event.POSTPONED: (*_END, "ready_at"),
     Event.LEASE_EXPIRED: (*_END, "ready_at"),
     Event.LEASE_MOVED: ("message_id", "publish_seq", "delivery_id", "lease_until"),
     Event.HANDED_BACK: (*_END, "ready_at"),
@@ -79,6 +81,8 @@ LAYOUTS: Final[dict[Event, tuple[str, ...]]] = {
     Event.DROPPED: ("message_id", "publish_seq", "size"),
     Event.DUPLICATE: ("message_id",),
 }
+RETURN_KINDS: Final = {Event.NACKED: "transient", Event.POSTPONED: "postponed"}
+"""The kind of error that a returned delivery has in the journal."""
 HEADER: Final = ("epoch", "shard", "seq", "at", "event", "queue", "group", "worker", "depth")
 
 

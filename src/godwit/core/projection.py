@@ -53,7 +53,7 @@ class Projection:
                 self._attempt(row, state="leased", delivery_id=row["delivery_id"], lease_until=row["lease_until"])
             case Event.EXTENDED | Event.LEASE_MOVED:
                 self._change(row, lease_until=row["lease_until"])
-            case Event.NACKED | Event.LEASE_EXPIRED | Event.HANDED_BACK:
+            case Event.NACKED | Event.POSTPONED | Event.LEASE_EXPIRED | Event.HANDED_BACK:
                 self._attempt(row, state="waiting", delivery_id=None, lease_until=None, ready_at=row["ready_at"])
             case Event.DEAD_LETTERED | Event.MESSAGE_EXPIRED:
                 self._attempt(row, state="dead", delivery_id=None, lease_until=None)

@@ -90,7 +90,7 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A group of competing consumers, and what the broker does when one of them falls silent.
 
     `max_crashes` isolates a message as poison after so many leases ran out; `max_delivery_attempts` gives up after so
-    many deliveries of any outcome; `backoff` delays a message whose lease ran out. `forgive_outages` moves open leases
+    many failures and crashes; `backoff` delays a message whose lease ran out. `forgive_outages` moves open leases
     forward once when nobody looked after the group for longer than a lease.
     """
 

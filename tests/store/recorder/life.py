@@ -147,7 +147,7 @@ class Oracle:
                 self.copies[address] |= {key: row[key] for key in ("delivery_id", "lease_until", "worker")}
             case Event.EXTENDED | Event.LEASE_MOVED:
                 self.copies[address]["lease_until"] = row["lease_until"]
-            case Event.NACKED | Event.LEASE_EXPIRED | Event.HANDED_BACK:
+            case Event.NACKED | Event.POSTPONED | Event.LEASE_EXPIRED | Event.HANDED_BACK:
                 self._change(row, address, Status.PENDING)
                 self.copies[address]["ready_at"] = row["ready_at"]
             case Event.DEAD_LETTERED | Event.MESSAGE_EXPIRED:

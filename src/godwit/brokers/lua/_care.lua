@@ -55,12 +55,12 @@ local function take_back(b, name, conf)
     unlease(b, c)
     c.crashes = c.crashes + 1
     local poison = conf.mc > 0 and c.crashes >= conf.mc
-    if poison or (conf.ma > 0 and c.attempt >= conf.ma) then
+    if poison or (conf.ma > 0 and c.failures + c.crashes >= conf.ma) then
       local kind = poison and 'poison' or 'transient'
       bury(b, c, kind)
       note(dead, workers.dead_lettered, c.worker, end_row(c, now - c.leased, kind))
     else
-      give_back(b, c, now + backoff(conf, c.attempt))
+      give_back(b, c, now + backoff(conf, c.failures + c.crashes))
       note(returned, workers.lease_expired, c.worker, end_row(c, now - c.leased, nil, nil, c.ready))
     end
   end

@@ -2,7 +2,7 @@
 --
 -- KEYS   1 meta, 2 journal, then 15 keys for each group
 -- ARGV   1 time, 2 queue, 3 number of groups, 4 number of settlements (at most 200), then the groups' names, then per
---        settlement: number of its group, lease member, verb (ack, nack, give_up, hand_back), delay in ms, kind of
+--        settlement: number of its group, lease member, verb (ack, nack, postpone, give_up, hand_back), delay in ms, kind of
 --        failure, error as JSON, fingerprint, run_ms, result as MessagePack (the last five may be empty)
 -- Gives  the indexes (from 1) of those that were not, or no longer, leased: they change nothing but the journal.
 -- Works above maxmemory.
@@ -68,10 +68,14 @@ for i = 1, n do
       c.attempt = c.attempt - 1
       give_back(b, c, now)
       note(g, 'handed_back', c.worker, end_row(c, now - c.leased, nil, nil, now))
+    elseif verb == 'postpone' then
+      remember(c, error)
+      give_back(b, c, now + tonumber(delay))
+      note(g, 'postponed', c.worker, end_row(c, ran, 'postponed', fingerprint, c.ready))
     else
       c.failures = c.failures + 1
       remember(c, error)
-      if verb == 'nack' and not (conf.ma > 0 and c.attempt >= conf.ma) then
+      if verb == 'nack' and not (conf.ma > 0 and c.failures + c.crashes >= conf.ma) then
         give_back(b, c, now + tonumber(delay))
         note(g, 'nacked', c.worker, end_row(c, ran, 'transient', fingerprint, c.ready))
       else

@@ -78,7 +78,7 @@ def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int,
             group.bury(copy, kind, now_ms)
             dead.setdefault(copy.worker, []).append(end_row(copy, now_ms, None, kind))
         else:
-            delay_ms = milliseconds(spec.backoff.delay(attempt=copy.attempt)) if spec.backoff else 0
+            delay_ms = milliseconds(spec.backoff.delay(attempt=copy.failures + copy.crashes)) if spec.backoff else 0
             group.give_back(copy, now_ms + delay_ms, now_ms)
             returned.setdefault(copy.worker, []).append((*end_row(copy, now_ms, None, None), copy.ready_ms))
     for event, by_worker in ((Event.LEASE_EXPIRED, returned), (Event.DEAD_LETTERED, dead)):
@@ -96,13 +96,13 @@ def _expire(group: Group, shard: Shard, now_ms: int) -> int:
 
 
 def exhausted(copy: Copy) -> bool:
-    """Say whether the group gives a message up after this delivery."""
+    """Say whether the group gives a message up after this failure or crash."""
     limit = copy.group.spec.max_delivery_attempts
-    return limit is not None and copy.attempt >= limit
+    return limit is not None and copy.failures + copy.crashes >= limit
 
 
 def end_row(
-    copy: Copy, now_ms: int, run_ms: int | None, kind: FailureKind | None, fingerprint: str | None = None
+    copy: Copy, now_ms: int, run_ms: int | None, kind: str | None, fingerprint: str | None = None
 ) -> tuple[Any, ...]:
     """Return the journal row of a lease's end other than an ack."""
     envelope = copy.envelope

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
-from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.brokers.memory.care import end_row, exhausted
 from godwit.brokers.memory.group import GONE, Copy, Group
 from godwit.brokers.memory.leasing import Transition
 from godwit.core.clock import milliseconds
 from godwit.core.failure import FailureKind, remembered
-from godwit.core.journal import Event
+from godwit.core.journal import RETURN_KINDS, Event
 from godwit.core.names import AckId
 
 
@@ -50,7 +50,7 @@ def settle(
     return rows, refused
 
 
-def _refusal(settlement: Nack | GiveUp | HandBack, copy: Copy, now_ms: int) -> tuple[Event, tuple[Any, ...]]:
+def _refusal(settlement: Nack | Postpone | GiveUp | HandBack, copy: Copy, now_ms: int) -> tuple[Event, tuple[Any, ...]]:
     """Carry out anything but an ack."""
     group = copy.group
     match settlement:
@@ -58,15 +58,16 @@ def _refusal(settlement: Nack | GiveUp | HandBack, copy: Copy, now_ms: int) -> t
             copy.attempt -= 1
             group.give_back(copy, now_ms, now_ms)
             return Event.HANDED_BACK, (*end_row(copy, now_ms, None, None), now_ms)
-        case Nack() | GiveUp():
+        case Nack() | Postpone() | GiveUp():
             error = settlement.error
             fingerprint = error.fingerprint if error is not None else None
-            copy.failures += 1
+            copy.failures += not isinstance(settlement, Postpone)
             copy.errors = remembered(copy.errors, error)
-            if isinstance(settlement, Nack) and not exhausted(copy):
+            if isinstance(settlement, Postpone) or (isinstance(settlement, Nack) and not exhausted(copy)):
+                event = Event.POSTPONED if isinstance(settlement, Postpone) else Event.NACKED
                 group.give_back(copy, now_ms + milliseconds(settlement.delay), now_ms)
-                row = end_row(copy, now_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint)
-                return Event.NACKED, (*row, copy.ready_ms)
+                row = end_row(copy, now_ms, settlement.run_ms, RETURN_KINDS[event], fingerprint)
+                return event, (*row, copy.ready_ms)
             kind = FailureKind.TRANSIENT if isinstance(settlement, Nack) else settlement.kind
             group.bury(copy, kind, now_ms)
             return Event.DEAD_LETTERED, end_row(copy, now_ms, settlement.run_ms, kind, fingerprint)

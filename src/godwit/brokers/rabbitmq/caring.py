@@ -53,12 +53,13 @@ class Carer:
         for held in due:
             lease = held.lease
             lease.crashes += 1
+            tries = lease.failures + lease.crashes
             poison = spec.max_crashes is not None and lease.crashes >= spec.max_crashes
-            worn_out = spec.max_delivery_attempts is not None and lease.attempt >= spec.max_delivery_attempts
+            worn_out = spec.max_delivery_attempts is not None and tries >= spec.max_delivery_attempts
             if poison or worn_out:
                 burials.append((held, Burial(lease, FailureKind.POISON if poison else FailureKind.TRANSIENT)))
             else:
-                delay_ms = milliseconds(spec.backoff.delay(attempt=lease.attempt)) if spec.backoff else 0
+                delay_ms = milliseconds(spec.backoff.delay(attempt=tries)) if spec.backoff else 0
                 returns.append((held, Return(lease, Event.LEASE_EXPIRED, now_ms + delay_ms)))
         await self._returner.carry_out(returns, burials, now_ms)
 

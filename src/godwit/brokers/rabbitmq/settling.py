@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.brokers.rabbitmq.hands import Hands, Held, ack_id_of, place_of
 from godwit.brokers.rabbitmq.ledger import ending
 from godwit.brokers.rabbitmq.ledger.books import Books
@@ -15,7 +15,7 @@ from godwit.brokers.rabbitmq.ledger.taking import Lease
 from godwit.brokers.rabbitmq.returning import Returner
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.failure import FailureKind, remembered
-from godwit.core.journal import Event
+from godwit.core.journal import RETURN_KINDS, Event
 from godwit.core.names import AckId
 
 
@@ -83,7 +83,7 @@ class Settler:
 
     def _refusal(
         self,
-        settlement: Nack | GiveUp | HandBack,
+        settlement: Nack | Postpone | GiveUp | HandBack,
         held: Held,
         now_ms: int,
         limits: dict[tuple[str, str], int | None],
@@ -95,18 +95,18 @@ class Settler:
             case HandBack():
                 lease.attempt -= 1
                 returns.append((held, Return(lease, Event.HANDED_BACK, now_ms)))
-            case Nack() | GiveUp():
+            case Nack() | Postpone() | GiveUp():
                 error = settlement.error
                 fingerprint = error.fingerprint if error is not None else None
-                lease.failures += 1
+                lease.failures += not isinstance(settlement, Postpone)
                 lease.errors = remembered(lease.errors, error)
                 limit = limits.get((lease.queue, lease.group))
-                if isinstance(settlement, Nack) and (limit is None or lease.attempt < limit):
+                exhausted = limit is not None and lease.failures + lease.crashes >= limit
+                if isinstance(settlement, Postpone) or (isinstance(settlement, Nack) and not exhausted):
+                    event = Event.POSTPONED if isinstance(settlement, Postpone) else Event.NACKED
                     ready_at_ms = now_ms + milliseconds(settlement.delay)
-                    back = Return(
-                        lease, Event.NACKED, ready_at_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint
-                    )
-                    returns.append((held, back))
+                    why = RETURN_KINDS[event]
+                    returns.append((held, Return(lease, event, ready_at_ms, settlement.run_ms, why, fingerprint)))
                 else:
                     kind = FailureKind.TRANSIENT if isinstance(settlement, Nack) else settlement.kind
                     burials.append((held, Burial(lease, kind, settlement.run_ms, fingerprint)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.encoding import ack_row, error_text, packed
 from godwit.brokers.redis.held import Held, HeldLeases
@@ -194,9 +194,9 @@ def _words(settlement: Settlement) -> tuple[Argument, ...]:
             return ("ack", 0, "", "", "", _optional(settlement.run_ms), result)
         case HandBack():
             return ("hand_back", 0, "", "", "", "", "")
-        case Nack():
-            delay_ms = milliseconds(settlement.delay)
-            return ("nack", delay_ms, "", *_error(settlement.error), _optional(settlement.run_ms), "")
+        case Nack() | Postpone():
+            verb, delay_ms = "nack" if isinstance(settlement, Nack) else "postpone", milliseconds(settlement.delay)
+            return (verb, delay_ms, "", *_error(settlement.error), _optional(settlement.run_ms), "")
         case GiveUp():
             return ("give_up", 0, settlement.kind, *_error(settlement.error), _optional(settlement.run_ms), "")
 

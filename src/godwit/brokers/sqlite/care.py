@@ -65,7 +65,7 @@ def _take_back(work: Work, group: Group, now_ms: int) -> int:
             places.bury(work, group, copy, kind, now_ms)
             dead.setdefault(block.worker, []).append(end_row(block, lease, copy, now_ms, None, kind))
         else:
-            delay_ms = milliseconds(spec.backoff.delay(attempt=copy.attempt)) if spec.backoff else 0
+            delay_ms = milliseconds(spec.backoff.delay(attempt=copy.failures + copy.crashes)) if spec.backoff else 0
             places.give_back(work, group, copy, now_ms + delay_ms, now_ms)
             row = (*end_row(block, lease, copy, now_ms, None, None), copy.ready_at)
             returned.setdefault(block.worker, []).append(row)
@@ -118,9 +118,9 @@ def _due_delays(work: Work, group: Group, now_ms: int) -> int:
 
 
 def exhausted(group: Group, copy: Copy) -> bool:
-    """Say whether the group gives a message up after this delivery."""
+    """Say whether the group gives a message up after this failure or crash."""
     limit = group.spec.max_delivery_attempts
-    return limit is not None and copy.attempt >= limit
+    return limit is not None and copy.failures + copy.crashes >= limit
 
 
 def end_row(
@@ -129,7 +129,7 @@ def end_row(
     copy: Copy,
     now_ms: int,
     run_ms: int | None,
-    kind: FailureKind | None,
+    kind: str | None,
     fingerprint: str | None = None,
 ) -> tuple[Any, ...]:
     """Return the journal row of a lease's end other than an ack."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
-from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.brokers.sqlite.care import end_row, exhausted
 from godwit.brokers.sqlite.copies import bury, decode_errors, encode_errors, give_back, release_key
 from godwit.brokers.sqlite.leases import Block, Blocks, Lease
@@ -13,7 +13,7 @@ from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.work import Work
 from godwit.core.clock import milliseconds
 from godwit.core.failure import FailureKind, remembered
-from godwit.core.journal import Event
+from godwit.core.journal import RETURN_KINDS, Event
 from godwit.core.names import AckId
 
 Transition = tuple[int, Event, str]
@@ -100,7 +100,7 @@ class Addresses:
 
 
 def _refusal(
-    work: Work, group: Group, settlement: Nack | GiveUp | HandBack, block: Block, lease: Lease
+    work: Work, group: Group, settlement: Nack | Postpone | GiveUp | HandBack, block: Block, lease: Lease
 ) -> tuple[Event, tuple[Any, ...]]:
     """Carry out anything but an ack."""
     copy = lease.copy(group)
@@ -110,16 +110,17 @@ def _refusal(
             copy.attempt -= 1
             give_back(work, group, copy, now_ms, now_ms)
             return Event.HANDED_BACK, (*end_row(block, lease, copy, now_ms, None, None), now_ms)
-        case Nack() | GiveUp():
+        case Nack() | Postpone() | GiveUp():
             error = settlement.error
             fingerprint = error.fingerprint if error is not None else None
-            copy.failures += 1
+            copy.failures += not isinstance(settlement, Postpone)
             if error is not None:
                 copy.errors = encode_errors(remembered(decode_errors(copy.errors), error))
-            if isinstance(settlement, Nack) and not exhausted(group, copy):
+            if isinstance(settlement, Postpone) or (isinstance(settlement, Nack) and not exhausted(group, copy)):
+                event = Event.POSTPONED if isinstance(settlement, Postpone) else Event.NACKED
                 give_back(work, group, copy, now_ms + milliseconds(settlement.delay), now_ms)
-                row = end_row(block, lease, copy, now_ms, settlement.run_ms, FailureKind.TRANSIENT, fingerprint)
-                return Event.NACKED, (*row, copy.ready_at)
+                row = end_row(block, lease, copy, now_ms, settlement.run_ms, RETURN_KINDS[event], fingerprint)
+                return event, (*row, copy.ready_at)
             kind = FailureKind.TRANSIENT if isinstance(settlement, Nack) else settlement.kind
             bury(work, group, copy, kind, now_ms)
             return Event.DEAD_LETTERED, end_row(block, lease, copy, now_ms, settlement.run_ms, kind, fingerprint)

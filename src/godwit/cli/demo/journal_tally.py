@@ -13,9 +13,10 @@ from godwit.core.names import GroupName, QueueName
 from godwit.core.projection import Address, Projection
 from godwit.core.queues import Lane
 
-_ENDS_A_LEASE = frozenset(
-    {Event.ACKED, Event.NACKED, Event.LEASE_EXPIRED, Event.HANDED_BACK, Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED}
-)
+_ENDS_A_LEASE = frozenset((
+    Event.ACKED, Event.NACKED, Event.POSTPONED, Event.LEASE_EXPIRED, Event.HANDED_BACK, Event.DEAD_LETTERED,
+    Event.MESSAGE_EXPIRED,
+))  # fmt: skip
 
 
 class JournalTally:

@@ -15,7 +15,7 @@ STEPS: Final[dict[str, tuple[Event, ...]]] = {
     "arrive": ARRIVALS,
     "deliver": (Event.DELIVERED,),
     "renew": (Event.EXTENDED, Event.LEASE_MOVED),
-    "return": (Event.NACKED, Event.LEASE_EXPIRED, Event.HANDED_BACK),
+    "return": (Event.NACKED, Event.POSTPONED, Event.LEASE_EXPIRED, Event.HANDED_BACK),
     "die": (Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED),
     "ack": (Event.ACKED,),
     "cancel": (Event.CANCELLED,),

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 _ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED)
 _ENDS: Final = (
-    Event.ACKED, Event.NACKED, Event.LEASE_EXPIRED, Event.HANDED_BACK, Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED,
+    Event.ACKED, Event.NACKED, Event.POSTPONED, Event.LEASE_EXPIRED, Event.HANDED_BACK, Event.DEAD_LETTERED,
+    Event.MESSAGE_EXPIRED,
 )  # fmt: skip
 
 

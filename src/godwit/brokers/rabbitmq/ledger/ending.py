@@ -23,7 +23,7 @@ class Return(msgspec.Struct):
     event: Event | None
     ready_at_ms: int
     run_ms: int | None = None
-    kind: FailureKind | None = None
+    kind: str | None = None
     fingerprint: str | None = None
 
 

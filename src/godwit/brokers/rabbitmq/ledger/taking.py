@@ -211,11 +211,12 @@ class Taker:
     def _after_silence(self, lease: Lease, size: int) -> None:
         spec = self._group.spec
         lease.crashes += 1
+        tries = lease.failures + lease.crashes
         if spec.max_crashes is not None and lease.crashes >= spec.max_crashes:
             self.taken.dead.append((lease, FailureKind.POISON))
-        elif spec.max_delivery_attempts is not None and lease.attempt >= spec.max_delivery_attempts:
+        elif spec.max_delivery_attempts is not None and tries >= spec.max_delivery_attempts:
             self.taken.dead.append((lease, FailureKind.TRANSIENT))
-        elif spec.backoff is not None and (delay := spec.backoff.delay(attempt=lease.attempt)):
+        elif spec.backoff is not None and (delay := spec.backoff.delay(attempt=tries)):
             self.taken.silent.append((lease, milliseconds(delay)))
         else:
             self._silent.setdefault(lease.worker, []).append((*end_row(lease, self._now_ms, None, None), self._now_ms))
@@ -266,7 +267,7 @@ def origin_of(parcel: Parcel) -> str:
 
 
 def end_row(
-    lease: Lease, now_ms: int, run_ms: int | None, kind: FailureKind | None, fingerprint: str | None = None
+    lease: Lease, now_ms: int, run_ms: int | None, kind: str | None, fingerprint: str | None = None
 ) -> tuple[Any, ...]:
     """Return the journal row of a lease's end other than an ack."""
     envelope = lease.parcel.envelope
