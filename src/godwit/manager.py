@@ -25,7 +25,7 @@ from godwit.core.schemas import Schemas
 from godwit.core.settings import Settings
 from godwit.core.statuses import MessageStatus
 from godwit.runtime.bookkeeping import Bookkeeping
-from godwit.runtime.breaker import Breaker
+from godwit.runtime.breaker import QueueCircuitBreaker
 from godwit.runtime.bridge import SyncBridge
 from godwit.runtime.by_hand import ByHand
 from godwit.runtime.employer import Employer
@@ -116,7 +116,7 @@ class MessageQueueManager(Employer):
             metrics=self.metrics,
             clock=clock,
         )
-        self.breaker = Breaker(None, "publish", owner=self._name, rule=self._breaker_rule(), clock=clock)
+        self.breaker = QueueCircuitBreaker(None, "publish", owner=self._name, rule=self.settings.breaker, clock=clock)
 
     @classmethod
     def from_url(cls, url: str | None = None, **options: Any) -> Self:
@@ -207,9 +207,10 @@ class MessageQueueManager(Employer):
                     message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas
                 )
             except BrokerError:
-                await breaker.failed()
+                breaker.failed()
                 raise
-            breaker.worked()
+            if breaker.is_watching:
+                breaker.worked()
         else:
             enqueuing = partial(
                 producer.enqueue, message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas

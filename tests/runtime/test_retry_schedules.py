@@ -15,7 +15,7 @@ from godwit.core.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.core.retry import Backoff, RetryPolicy, Strategy
-from godwit.core.settings import BreakerSettings, Settings
+from godwit.core.settings import Settings
 from godwit.testing import in_memory, run_until_empty
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -128,7 +128,7 @@ async def test_the_shipped_configurations_have_exactly_their_schedules(
     ],
 )
 async def test_linear_fixed_immediate_none_and_the_clamp(policy: RetryPolicy, seconds: list[float]) -> None:
-    settings = Settings(broker_url="memory://", breaker=BreakerSettings(failure_threshold=100))
+    settings = Settings(broker_url="memory://")
     assert (await delays_of(settings, group="default", policy=policy))[0] == seconds
 
 

@@ -3,27 +3,37 @@
 Keys of the shared values: `gate/pause/<queue>` and `gate/pause/<queue>#<group>` (workers pull nothing), `drain/<queue>`
 (producers publish nothing). The value is a `Hold` in JSON. Workers and producers look once a second; the broker itself
 refuses nothing, so a program that publishes without a producer of ours is not held back.
+
+Workers hold themselves back by two more: `gate/rate/<queue>#<group>` (a `RateLimit`: a downstream takes nothing more
+until a time) and `gate/breaker/<downstream>` (a `BreakerState`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from godwit.brokers.contract import Broker, Shared
+from godwit.brokers.contract import Broker, Shared, SharedEntry
+from godwit.core.breaker import BreakerState, Circuit
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.errors import GroupNotFound, QueueDraining, QueueNotFound
+from godwit.core.limits import bounded_ms
 from godwit.core.names import GroupName, QueueName
 from godwit.telemetry.window import MONOTONIC_CLOCK
 
 GATE_PREFIX: Final = "gate/"
 """Before all keys that workers look at every second: pauses and circuit breakers, with one question."""
 PAUSE_PREFIX: Final = f"{GATE_PREFIX}pause/"
+RATE_PREFIX: Final = f"{GATE_PREFIX}rate/"
+BREAKER_PREFIX: Final = f"{GATE_PREFIX}breaker/"
 DRAIN_PREFIX: Final = "drain/"
+INSTANCE_PREFIX: Final = "instance/"
+"""Before the heartbeats of workers (`godwit.runtime.heartbeat`)."""
 LOOK_EVERY: Final = 0.25
 
 ACTIVE: Final = "active"
@@ -34,6 +44,11 @@ DRAINING: Final = "draining"
 def pause_key(queue: str, group: str | None = None) -> str:
     """Return the shared key whose presence pauses a queue or one group of it."""
     return f"{PAUSE_PREFIX}{queue}" if group is None else f"{PAUSE_PREFIX}{queue}#{group}"
+
+
+def rate_key(queue: str, group: str) -> str:
+    """Return the shared key that lets a group wait for a time."""
+    return f"{RATE_PREFIX}{queue}#{group}"
 
 
 def drain_key(queue: str) -> str:
@@ -49,10 +64,23 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
+class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """Until when a group waits because its downstream said so, and what it said."""
+
+    until_ms: int
+    reason: str = ""
+
+    def text(self) -> str:
+        """Return it for people: `rate limited until 12:03:20 (429 of the mail provider)`, in UTC."""
+        until = f"rate limited until {from_ms(bounded_ms(self.until_ms)):%H:%M:%S}"
+        return f"{until} ({self.reason})" if self.reason else until
+
+
 class Holds(msgspec.Struct, frozen=True):
-    """Everything that is held back at one moment, by key."""
+    """Everything that is held back at one moment, by key; rate limits and open breakers by queue and group."""
 
     found: Mapping[str, Hold]
+    waiting: Mapping[tuple[str, str], str] = {}
 
     def paused(self, queue: str, group: str | None = None) -> Hold | None:
         """Return what pauses a queue as a whole, or one of its groups in either way."""
@@ -64,16 +92,63 @@ class Holds(msgspec.Struct, frozen=True):
         return self.found.get(drain_key(queue))
 
     def state(self, queue: str, group: str) -> str:
-        """Return how a group does: active, paused, draining, or both of these."""
+        """Return how a group does: active, paused, draining, rate limited, held back by a breaker, or several."""
         words = [PAUSED] if self.paused(queue, group) else []
         words += [DRAINING] if self.draining(queue) else []
+        words += [self.waiting[queue, group]] if (queue, group) in self.waiting else []
         return ", ".join(words) or ACTIVE
 
 
-async def holds(shared: Shared) -> Holds:
+async def holds(shared: Shared, clock: Clock = SYSTEM_CLOCK) -> Holds:
     """Return everything that is held back now."""
-    entries = {**await shared.scan(PAUSE_PREFIX), **await shared.scan(DRAIN_PREFIX)}
-    return Holds({key: _read(entry.value) for key, entry in entries.items()})
+    gate = await shared.scan(GATE_PREFIX)
+    entries = {key: entry for key, entry in gate.items() if key.startswith(PAUSE_PREFIX)}
+    entries |= await shared.scan(DRAIN_PREFIX)
+    waiting = await _behind_breakers(shared, gate)
+    now_ms = clock.now_ms()
+    for key, entry in gate.items():
+        limit = read_rate_limit(entry.value) if key.startswith(RATE_PREFIX) else None
+        if limit is not None and limit.until_ms > now_ms:
+            queue, _, group = key.removeprefix(RATE_PREFIX).partition("#")
+            waiting[queue, group] = "; ".join(filter(None, [waiting.get((queue, group)), limit.text()]))
+    return Holds({key: _read(entry.value) for key, entry in entries.items()}, waiting)
+
+
+async def _behind_breakers(shared: Shared, gate: Mapping[str, SharedEntry]) -> dict[tuple[str, str], str]:
+    """Return what open breakers hold back: which group needs which downstream, its workers say in their heartbeats."""
+    texts: dict[str, str] = {}
+    for key, entry in gate.items():
+        if key.startswith(BREAKER_PREFIX):
+            name = key.removeprefix(BREAKER_PREFIX)
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # what nobody can read holds nothing back
+                state = msgspec.json.decode(entry.value, type=BreakerState)
+                if state.circuit is not Circuit.CLOSED:
+                    texts[name] = state.text(name)
+    if not texts:
+        return {}
+    found = {}
+    for entry in (await shared.scan(INSTANCE_PREFIX)).values():
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            served = msgspec.json.decode(entry.value, type=_Served)
+            if served.breaker in texts:
+                found[served.queue, served.group] = texts[served.breaker]
+    return found
+
+
+class _Served(msgspec.Struct, frozen=True):
+    """As much of a heartbeat as is needed here."""
+
+    queue: str
+    group: str
+    breaker: str = ""
+
+
+def read_rate_limit(value: bytes) -> RateLimit | None:
+    """Return a rate limit as it is shared; None for what is none."""
+    try:
+        return msgspec.json.decode(value, type=RateLimit)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _read(value: bytes) -> Hold:
@@ -123,11 +198,12 @@ class QueueControl:
         return await self._hold(drain_key(queue), reason)
 
     async def resume(self, queue: str, group: str | None = None) -> bool:
-        """Lift the pause of a group, or the pause and the drain of a queue; False when there was nothing to lift.
+        """Lift pause and rate limit of a group, or pause and drain of a queue; False when there was nothing to lift.
 
         A group that was paused by itself stays so until it is resumed by itself.
         """
-        keys = [pause_key(queue, group)] if group is not None else [pause_key(queue), drain_key(queue)]
+        own = [] if group is None else [pause_key(queue, group), rate_key(queue, group)]
+        keys = own or [pause_key(queue), drain_key(queue)]
         held = [key for key in keys if await self._broker.shared.get(key) is not None]
         if not held:
             await self._check(queue, group)  # a mistyped name shall not look like success
@@ -137,7 +213,7 @@ class QueueControl:
 
     async def holds(self) -> Holds:
         """Return everything that is held back now."""
-        return await holds(self._broker.shared)
+        return await holds(self._broker.shared, self._clock)
 
     async def left(self, queue: str) -> int:
         """Return how many messages a queue still holds, over all groups."""

@@ -89,6 +89,8 @@ RETRY_KEYS: Final = (
     Key("retry_policy.multiplier", Number(least=1)),
     Key("retry_policy.jitter", SHARE),
     Key("retry_policy.by_kind", StrategyByKind()),
+    Key("retry_policy.max_postponements", Count(least=0)),
+    Key("retry_policy.postponement_deadline", MILLISECONDS_OR_ZERO),
 )
 
 _RETRY_VARIABLES: Final = {
@@ -187,6 +189,9 @@ SETTINGS: Final = by_name(
         Key("rabbitmq.dlx_name", OrNone(TEXT), variables("RABBITMQ_DLX_NAME")),
         Key("rabbitmq.prefetch", Count(most=65_535), variables("QUEUE_CONCURRENCY")),
         Key("breaker.failure_threshold", COUNT),
+        Key("breaker.failure_rate", SHARE),
+        Key("breaker.calls", COUNT),
+        Key("breaker.window", MILLISECONDS),
         Key("breaker.reset_timeout", MILLISECONDS),
         Key("breaker.half_open_probes", COUNT),
     )

@@ -38,7 +38,18 @@ class ErrorType(StrEnum):
     NETWORK = "network"
     VALIDATION = "validation"
     TIMEOUT = "timeout"
+    POSTPONED = "postponed"
     UNKNOWN = "unknown"
+
+
+class Away(StrEnum):
+    """How an error says that what a handler needs, its downstream, is away. `away` is its own word for it."""
+
+    NETWORK = "network"
+    TIMEOUT = "timeout"
+    SERVER_ERROR = "5xx"
+    RATE_LIMIT = "429"
+    AWAY = "away"
 
 
 class ProcessingError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

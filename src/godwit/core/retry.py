@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from random import Random
 from typing import TypeVar
@@ -32,7 +32,8 @@ class Strategy(StrEnum):
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often and how long after a failure a message is tried again.
 
-    `max_attempts` counts tries, the first included. `jitter` is the largest share of a delay that chance may add.
+    `max_attempts` counts tries that failed, the first included. `jitter` is the largest share of a delay that chance
+    may add. A postponement is no failure: it has a limit of its own, and a deadline counted from the first of them.
     """
 
     max_attempts: int = 3
@@ -42,6 +43,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     multiplier: float = 2.0
     jitter: float = 0.0
     by_kind: dict[str, Strategy] = {}
+    max_postponements: int = 1_000
+    postponement_deadline: timedelta = timedelta(days=1)
 
     def __post_init__(self) -> None:
         """Refuse impossible values; bring what is meant to be without end inside the limits."""
@@ -52,6 +55,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         multiplier = as_number("multiplier", self.multiplier, 1, sys.float_info.max, "1 or more, not infinite")
         force_setattr(self, "multiplier", multiplier)
         force_setattr(self, "jitter", as_number("jitter", self.jitter, 0, 1, "0 to 1"))
+        force_setattr(self, "max_postponements", as_count("max_postponements", self.max_postponements, least=0))
+        deadline = as_time_setting("postponement_deadline", self.postponement_deadline)
+        force_setattr(self, "postponement_deadline", deadline)
         if self.by_kind != {}:
             force_setattr(self, "by_kind", _strategies(self.by_kind))
 
@@ -73,6 +79,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             case Strategy.EXPONENTIAL:
                 plain = doubled(self.initial_delay, self.max_delay, attempt=attempt, multiplier=self.multiplier)
         return bounded(plain * (1 + self.jitter * jitter))
+
+    def may_postpone(self, *, postponements: int, since: datetime | None, now: datetime) -> bool:
+        """Say whether a message may be postponed once more; `since` is when it was for the first time."""
+        return postponements < self.max_postponements and (since is None or now - since <= self.postponement_deadline)
 
 
 def _strategies(by_kind: object) -> dict[str, Strategy]:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from godwit.core.breaker import BreakerRule
 from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec, QueueType
 from godwit.core.retry import RetryPolicy, Strategy
@@ -77,6 +78,8 @@ class RetryChanges:
     multiplier: float | None = None
     jitter: float | None = None
     by_kind: dict[str, Strategy] | None = None
+    max_postponements: int | None = None
+    postponement_deadline: timedelta | None = None
 
     def applied_to(self, policy: RetryPolicy) -> RetryPolicy:
         """Return `policy` with the stated fields; a first delay above an unstated maximum raises the maximum."""
@@ -276,13 +279,7 @@ class RabbitMQSettings:
     prefetch: int = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerSettings:
-    """When the circuit breaker opens, how long it stays so, and how many messages may then try."""
-
-    failure_threshold: int = 5
-    reset_timeout: timedelta = timedelta(seconds=30)
-    half_open_probes: int = 1
+_BREAKER: Final = BreakerRule()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +297,7 @@ class Settings:
     scheduler: SchedulerSettings = SchedulerSettings()
     redis: RedisSettings = RedisSettings()
     rabbitmq: RabbitMQSettings = RabbitMQSettings()
-    breaker: BreakerSettings = BreakerSettings()
+    breaker: BreakerRule = _BREAKER
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def queue(self, name: QueueName, *, type: QueueType = QueueType.STANDARD) -> QueueConfiguration:

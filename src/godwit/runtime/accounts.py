@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Place, Settlement
-from godwit.core.failure import FailureKind
-from godwit.runtime.breaker import Breaker
+from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Place, Postpone, Settlement
+from godwit.runtime.breaker import QueueCircuitBreaker
 from godwit.runtime.heartbeat import Tally
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.recent import Outcome
@@ -19,7 +18,7 @@ class Accounts:
     """Counts in batches, place by place."""
 
     def __init__(
-        self, places: Iterable[Place], breakers: Mapping[Place, Breaker], metrics: QueueMetricsCollector
+        self, places: Iterable[Place], breakers: Mapping[Place, QueueCircuitBreaker], metrics: QueueMetricsCollector
     ) -> None:
         self.tallies: dict[Place, Tally] = {place: Tally() for place in places}
         self.metrics = metrics
@@ -42,12 +41,12 @@ class Accounts:
         for delivery in deliveries:
             self.metrics.ack_refused(delivery.queue, delivery.group)
 
-    async def settled(self, ended: Sequence[Delivery], settlements: Sequence[Settlement], now_ms: int) -> None:
-        """Count what was settled, in the order it ended; the breakers learn of it in that order too."""
+    def settled(self, ended: Sequence[Delivery], settlements: Sequence[Settlement], now_ms: int) -> None:
+        """Count what was settled; the breakers learn what worked, and of failures when they are judged."""
         if not ended:
             return
         if len(self.tallies) == 1:
-            await self._settled_at(next(iter(self.tallies)), ended, settlements, now_ms)
+            self._settled_at(next(iter(self.tallies)), ended, settlements, now_ms)
             return
         by_place: dict[Place, tuple[list[Delivery], list[Settlement]]] = {}
         for delivery, settlement in zip(ended, settlements, strict=True):
@@ -55,21 +54,22 @@ class Accounts:
             found[0].append(delivery)
             found[1].append(settlement)
         for place, there in by_place.items():
-            await self._settled_at(place, *there, now_ms)
+            self._settled_at(place, *there, now_ms)
 
-    async def _settled_at(
+    def _settled_at(
         self, place: Place, ended: Sequence[Delivery], settlements: Sequence[Settlement], now_ms: int
     ) -> None:
         if set(map(type, settlements)) == _ONLY_DONE:
             self._count_done(place, ended, cast("Sequence[Ack]", settlements), now_ms)
-            await self._breakers[place].succeeded()
+            self._tell_breaker(place, len(settlements), 0)
             return
         pairs = zip(ended, settlements, strict=True)
         done = [(delivery, settlement) for delivery, settlement in pairs if isinstance(settlement, Ack)]
         if done:
             self._count_done(place, [delivery for delivery, _ in done], [ack for _, ack in done], now_ms)
-        self._count_others(place, [settlement for settlement in settlements if not isinstance(settlement, Ack)])
-        await self._tell_breaker(self._breakers[place], settlements)
+        others = [settlement for settlement in settlements if not isinstance(settlement, Ack)]
+        self._count_others(place, others)
+        self._tell_breaker(place, len(done), sum(isinstance(settlement, HandBack) for settlement in others))
 
     def _count_done(self, place: Place, ended: Sequence[Delivery], acks: Sequence[Ack], now_ms: int) -> None:
         count = len(acks)
@@ -86,6 +86,11 @@ class Accounts:
             match settlement:
                 case HandBack():
                     self.metrics.handed_back(*place)
+                case Postpone():
+                    run_ms = settlement.run_ms or 0
+                    self.tallies[place].count(1, run_ms=run_ms)
+                    self.metrics.processed(*place, [run_ms / 1000], Outcome.POSTPONED)
+                    self.metrics.postponed(*place)
                 case Nack() | GiveUp():
                     run_ms = settlement.run_ms or 0
                     self.tallies[place].count(1, run_ms=run_ms, failed=1)
@@ -96,12 +101,11 @@ class Accounts:
                     else:
                         self.metrics.dead(*place, 1, settlement.kind)
 
-    async def _tell_breaker(self, breaker: Breaker, settlements: Sequence[Settlement]) -> None:
-        for settlement in settlements:
-            match settlement:
-                case Ack():
-                    await breaker.succeeded()
-                case Nack() | GiveUp(kind=FailureKind.TRANSIENT | FailureKind.EXPIRED):
-                    await breaker.failed()
-                case GiveUp() | HandBack():
-                    pass
+    def _tell_breaker(self, place: Place, done: int, handed_back: int) -> None:
+        breaker = self._breakers[place]
+        if not breaker.is_watching:
+            return
+        if done:
+            breaker.worked(done)
+        for _ in range(handed_back):
+            breaker.failed(None)

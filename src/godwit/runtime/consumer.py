@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Final, Protocol
 
 from godwit.brokers.arguments import MAX_PULL
 from godwit.brokers.contract import Delivery
+from godwit.core.breaker import Breaker
 from godwit.core.errors import InvalidSetting, MessageNotHeld
 from godwit.core.handling import Classifier
-from godwit.core.limits import as_count, as_limit
+from godwit.core.limits import as_count, as_duration, as_limit
 from godwit.core.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
 from godwit.core.queues import DEFAULT_MAX_CRASHES
@@ -39,7 +40,7 @@ class Consumer:
     `weights` shares the pulls among the queues; `strict` serves them in the order given instead. Messages that a
     queue's filter does not want are done without being handled; what the check of its type refuses can never be
     handled. A message that was near `last_chance` crashes is handled alone. `max_concurrency` is the cap of the whole
-    group, which `load_balancing` shares out.
+    group, which `load_balancing` shares out. `breaker` names the downstream that the handler needs.
     """
 
     handler: Handler
@@ -62,6 +63,7 @@ class Consumer:
     health: HealthProbe = DEFAULT_HEALTH
     load_balancing: LoadBalancing = LoadBalancing.LEAST_CONNECTIONS
     max_concurrency: int | None = None
+    breaker: Breaker | None = None
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,8 +74,13 @@ class Consumer:
             queue_name(queue)
         group_name(self.group)
         object.__setattr__(self, "concurrency", as_count("concurrency", self.concurrency))
-        if self.time_limit <= timedelta(0):
-            raise InvalidSetting("time_limit", self.time_limit, "more than 0")
+        for setting in ("lease", "time_limit", "batch_timeout"):
+            object.__setattr__(self, setting, as_duration(setting, getattr(self, setting)))
+        for setting in ("lease", "time_limit"):
+            if getattr(self, setting) <= timedelta(0):
+                raise InvalidSetting(setting, getattr(self, setting), "more than 0")
+        if self.breaker is not None and not isinstance(self.breaker, Breaker):
+            raise InvalidSetting("breaker", self.breaker, 'a Breaker, such as Breaker("smtp")')
         object.__setattr__(self, "batch", as_limit("batch", self.batch, most=MAX_PULL))
         if self.weights and (len(self.weights) != len(self.queues) or min(self.weights) < 1):
             raise InvalidSetting("weights", self.weights, "one number of 1 or more for each queue")
@@ -87,6 +94,11 @@ class Consumer:
     def name(self) -> str:
         """What logs and statistics call it."""
         return f"{self.group}/{getattr(self.handler, '__qualname__', type(self.handler).__name__)}"
+
+
+def duration_or(given: timedelta | float | None, default: timedelta, setting: str) -> timedelta:
+    """Return a duration that was given, or the default."""
+    return default if given is None else as_duration(setting, given)
 
 
 def _is_async(handler: Handler) -> bool:
@@ -103,9 +115,10 @@ class QueueConsumer:
     queues: ClassVar[Sequence[str]] = ()
     group: ClassVar[str] = DEFAULT_GROUP
     concurrency: ClassVar[int | None] = None
-    lease: ClassVar[timedelta | None] = None
-    time_limit: ClassVar[timedelta | None] = None
+    lease: ClassVar[timedelta | float | None] = None
+    time_limit: ClassVar[timedelta | float | None] = None
     retry_policy: ClassVar[RetryPolicy | None] = None
+    breaker: ClassVar[Breaker | None] = None
 
     async def process_message(self, message: Message) -> Any:  # noqa: ARG002
         """Handle one message; returning means it is done, raising means it is not."""
@@ -130,9 +143,10 @@ class QueueConsumer:
             queues=tuple(QueueName(queue) for queue in self.queues),
             group=GroupName(self.group),
             concurrency=self.concurrency or DEFAULT_CONCURRENCY,
-            lease=self.lease or DEFAULT_LEASE,
-            time_limit=self.time_limit or DEFAULT_TIME_LIMIT,
+            lease=duration_or(self.lease, DEFAULT_LEASE, "lease"),
+            time_limit=duration_or(self.time_limit, DEFAULT_TIME_LIMIT, "time_limit"),
             retry_policy=self.retry_policy,
+            breaker=self.breaker,
             health=HealthProbe(ask=self.health_check),
         )
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeVar
 
 from godwit.brokers.contract import Broker
-from godwit.core.breaker import BreakerRule
+from godwit.core.breaker import Breaker
 from godwit.core.clock import Clock
 from godwit.core.errors import InvalidSetting
 from godwit.core.handling import Classifier
@@ -45,20 +45,23 @@ class Employer:
         *queues: str,
         group: str = DEFAULT_GROUP,
         concurrency: int | None = None,
-        lease: timedelta | None = None,
-        time_limit: timedelta | None = None,
+        lease: timedelta | float | None = None,
+        time_limit: timedelta | float | None = None,
         retry_policy: RetryPolicy | None = None,
         batch: int | bool | None = None,
-        batch_timeout: timedelta | None = None,
+        batch_timeout: timedelta | float | None = None,
         types: Iterable[str] | None = None,
         classify: Classifier | None = None,
         health_check: HealthCallable | None = None,
         once: KeyOf | None = None,
+        breaker: Breaker | None = None,
     ) -> Callable[[H], H]:
         """Let the decorated function handle messages; what is not said here comes from the configuration.
 
         With `batch` it takes lists of so many at most (True: as many as the configuration says). `once` names the
-        effect of a message: it is made once per group and name, also when the message is delivered twice.
+        effect of a message: it is made once per group and name, also when the message is delivered twice. `breaker`
+        names the downstream that the handler needs: while that is away nothing is pulled. Numbers for durations are
+        seconds.
         """
         if once is not None:
             self.books.store("once")
@@ -79,6 +82,7 @@ class Employer:
                 types=types,
                 classify=classify,
                 health_check=health_check,
+                breaker=breaker,
             )
             return handler
 
@@ -94,6 +98,7 @@ class Employer:
             time_limit=consumer.time_limit,
             retry_policy=consumer.retry_policy,
             health_check=consumer.health_check,
+            breaker=consumer.breaker,
         )(consumer.process_message)
 
     @property
@@ -112,19 +117,11 @@ class Employer:
             settings=WorkerSettings(
                 grace=self.settings.consumer.shutdown_grace,
                 heartbeat_interval=self.settings.consumer.heartbeat_interval,
-                breaker=self._breaker_rule(),
+                breaker=self.settings.breaker,
             ),
             metrics=self.metrics,
             changed=self.books.notice,
             learned=self.books.learn,
             clock=self._clock,
             random=self._random,
-        )
-
-    def _breaker_rule(self) -> BreakerRule:
-        breaker = self.settings.breaker
-        return BreakerRule(
-            failure_threshold=breaker.failure_threshold,
-            reset_timeout=breaker.reset_timeout,
-            half_open_probes=breaker.half_open_probes,
         )

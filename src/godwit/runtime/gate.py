@@ -1,17 +1,37 @@
-"""The gate before pulling: pauses and circuit breakers, as all processes share them."""
+"""The gate before pulling: pauses, rate limits and circuit breakers, as all processes share them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
-from godwit.admin.control import GATE_PREFIX, PAUSE_PREFIX, pause_key
+import msgspec
+
+from godwit.admin.control import (
+    BREAKER_PREFIX,
+    GATE_PREFIX,
+    PAUSE_PREFIX,
+    RateLimit,
+    pause_key,
+    rate_key,
+    read_rate_limit,
+)
 from godwit.brokers.contract import Place, Shared, SharedEntry
-from godwit.core.breaker import BreakerRule, Circuit
-from godwit.core.clock import Clock
-from godwit.runtime.breaker import PREFIX, Breaker
+from godwit.core.breaker import SAID_ONLY, Breaker, BreakerRule
+from godwit.core.clock import Clock, milliseconds
+from godwit.core.error_text import clean
+from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
+from godwit.core.logs import get_logger
+from godwit.runtime.breaker import QueueCircuitBreaker
+
+LONGEST_RATE_LIMIT: Final = timedelta(days=1)
+REASON_CHARACTERS: Final = 200
+TRIES: Final = 5
+"""How often a rate limit is written that others write at the same moment; the next look at the shared state goes on."""
+
+log = get_logger(__name__)
 
 
 class Gate(Protocol):
@@ -22,8 +42,16 @@ class Gate(Protocol):
         """Whether nothing is held back anywhere."""
         ...
 
+    def opens_within(self, longest: timedelta) -> timedelta:
+        """Return how long to wait until something held back by time may be free, at most `longest`."""
+        ...
+
     async def admit(self, place: Place, wanted: int) -> int:
         """Return how many messages may be pulled from a place now."""
+        ...
+
+    def is_probing(self, place: Place) -> bool:
+        """Say whether what is pulled now tries whether the downstream is back."""
         ...
 
     def begun(self, place: Place, count: int) -> None:
@@ -32,45 +60,157 @@ class Gate(Protocol):
 
 
 class SharedGate:
-    """Says how much may be pulled from a place; `refresh` learns what other processes decided."""
+    """Says how much may be pulled from a place; `refresh` learns what other processes decided.
 
-    def __init__(self, shared: Shared, places: Sequence[Place], *, owner: str, rule: BreakerRule, clock: Clock) -> None:
-        self._shared = shared
-        self.breakers = {
-            place: Breaker(shared, f"{place[0]}#{place[1]}", owner=owner, rule=rule, clock=clock) for place in places
-        }
+    `breaker_of` names the breakers that consumers were given. A place without one has a breaker of its own, which only
+    counts what a handler itself says of its downstream (`DownstreamAway`).
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        places: Sequence[Place],
+        *,
+        owner: str,
+        rule: BreakerRule,
+        clock: Clock,
+        breaker_of: Mapping[Place, Breaker] | None = None,
+    ) -> None:
+        self._shared, self._clock = shared, clock
+        breakers: dict[str, QueueCircuitBreaker] = {}
+        declared: dict[str, Breaker] = {}
+        self.breakers: dict[Place, QueueCircuitBreaker] = {}
+        for place in places:
+            breaker = (breaker_of or {}).get(place)
+            name = f"{place[0]}#{place[1]}" if breaker is None else breaker.name
+            own = msgspec.structs.replace(rule, counts=SAID_ONLY) if breaker is None else breaker.rule(rule)
+            if breaker is not None and declared.setdefault(name, breaker) != breaker:
+                raise InvalidSetting("breaker", breaker, f"the same rules wherever {name!r} is protected")
+            if name not in breakers:
+                breakers[name] = QueueCircuitBreaker(shared, name, owner=owner, rule=own, clock=clock)
+            self.breakers[place] = breakers[name]
+        self._distinct = tuple(breakers.values())
         self._paused: frozenset[str] = frozenset()
+        self._rates: dict[Place, RateLimit] = {}
+        self._unwritten: set[Place] = set()
         self.seen: Mapping[str, SharedEntry] = {}
         """What was there at the last look; also who maintains the broker and keeps the books for all processes."""
 
     async def refresh(self) -> bool:
-        """Look at the shared state once; say whether pauses were lifted."""
+        """Look at the shared state once; say whether something was lifted."""
+        await self._share()
         shared = await self._shared.scan(GATE_PREFIX)
         self.seen = shared
         before, self._paused = self._paused, frozenset(key for key in shared if key.startswith(PAUSE_PREFIX))
-        for breaker in self.breakers.values():
-            breaker.learn(shared.get(f"{PREFIX}{breaker.name}"))
-        return bool(before - self._paused)
+        lifted = bool(before - self._paused) | self._learn_rates(shared)
+        for breaker in self._distinct:
+            held_back = not breaker.is_closed
+            breaker.learn(shared.get(f"{BREAKER_PREFIX}{breaker.name}"))
+            lifted |= held_back and breaker.is_closed
+        return lifted
+
+    def _learn_rates(self, shared: Mapping[str, SharedEntry]) -> bool:
+        now_ms, before = self._clock.now_ms(), set(self._rates)
+        latest_ms = now_ms + milliseconds(LONGEST_RATE_LIMIT)
+        for place in self.breakers:
+            entry = shared.get(rate_key(*place))
+            limit = read_rate_limit(entry.value) if entry is not None else None
+            if limit is not None and now_ms < limit.until_ms <= latest_ms:
+                self._rates[place] = limit
+            elif place not in self._unwritten:
+                self._rates.pop(place, None)
+        return bool(before - set(self._rates))
 
     @property
     def is_open(self) -> bool:
         """Whether nothing is held back anywhere."""
-        return not self._paused and all(one.state.circuit is Circuit.CLOSED for one in self.breakers.values())
+        return not self._paused and not self._rates and all(breaker.is_closed for breaker in self._distinct)
+
+    def opens_within(self, longest: timedelta) -> timedelta:
+        """Return how long to wait until something held back by time may be free, at most `longest`."""
+        until_ms = self.held_back_until_ms()
+        if until_ms is None:
+            return longest
+        return min(longest, timedelta(milliseconds=max(1, until_ms - self._clock.now_ms())))
+
+    def held_back_until_ms(self) -> int | None:
+        """Return when the first thing that is held back by time may be tried; None when there is none."""
+        times = [limit.until_ms for limit in self._rates.values()]
+        times += [until for breaker in self._distinct if (until := breaker.open_until_ms) is not None]
+        return min(times, default=None)
 
     def paused(self, place: Place) -> bool:
         """Say whether somebody paused the queue or the group."""
         return bool(self._paused) and not self._paused.isdisjoint((pause_key(place[0]), pause_key(*place)))
 
+    def limit_rate(self, place: Place, pause: timedelta, reason: str) -> None:
+        """Let nobody pull from a place until a time; `publish` tells the other processes."""
+        until_ms = self._clock.now_ms() + milliseconds(min(pause, LONGEST_RATE_LIMIT))
+        known = self._rates.get(place)
+        if known is None or known.until_ms < until_ms:
+            self._rates[place] = RateLimit(until_ms=until_ms, reason=clean(reason, limit=REASON_CHARACTERS))
+            self._unwritten.add(place)
+
+    async def publish(self) -> None:
+        """Tell the other processes what was decided here; what cannot be told now is told at the next look."""
+        try:
+            await self._share()
+        except BrokerClosed:
+            pass
+        except GodwitError as error:
+            log.warning("breakers and rate limits are not shared yet", error=str(error))
+
+    async def _share(self) -> None:
+        for breaker in self._distinct:
+            await breaker.share()
+        for place in tuple(self._unwritten):
+            for _ in range(TRIES):
+                if place not in self._rates or await self._write_rate(place, self._rates[place]):
+                    break
+            self._unwritten.discard(place)
+
+    async def _write_rate(self, place: Place, limit: RateLimit) -> bool:
+        """Write a rate limit unless a longer one is there; say whether nothing is left to do."""
+        left = timedelta(milliseconds=limit.until_ms - self._clock.now_ms())
+        if left <= timedelta(0):
+            return True
+        present = await self._shared.get(rate_key(*place))
+        known = read_rate_limit(present.value) if present is not None else None
+        if known is not None and known.until_ms >= limit.until_ms:
+            return True
+        expected = present.version if present is not None else None
+        value = msgspec.json.encode(limit)
+        if await self._shared.put(rate_key(*place), value, expected=expected, ttl=left) is None:
+            return False
+        log.warning("group waits for its downstream", queue=place[0], group=place[1], state=limit.text())
+        return True
+
     async def admit(self, place: Place, wanted: int) -> int:
         """Return how many messages may be pulled from a place now."""
         if self.paused(place):
             return 0
+        limit = self._rates.get(place)
+        if limit is not None:
+            if self._clock.now_ms() < limit.until_ms:
+                return 0
+            del self._rates[place]
         allowed = await self.breakers[place].admit()
         return wanted if allowed is None else min(allowed, wanted)
+
+    def is_probing(self, place: Place) -> bool:
+        """Say whether what is pulled now tries whether the downstream is back."""
+        return self.breakers[place].is_probing
 
     def begun(self, place: Place, count: int) -> None:
         """Count what was pulled: of a half-open breaker these are the probes."""
         self.breakers[place].begun(count)
+
+    def texts(self) -> dict[Place, str]:
+        """Return what is held back by a breaker or a rate limit, for people."""
+        found = {
+            place: breaker.state.text(breaker.name) for place, breaker in self.breakers.items() if not breaker.is_closed
+        }
+        return found | {place: limit.text() for place, limit in self._rates.items()}
 
 
 class Turnstile:
@@ -92,10 +232,18 @@ class Turnstile:
         self.passed = time.monotonic()
         return self._gate.is_open
 
+    def opens_within(self, longest: timedelta) -> timedelta:
+        """Return how long to wait until something held back by time may be free, at most `longest`."""
+        return self._gate.opens_within(longest)
+
     async def admit(self, place: Place, wanted: int) -> int:
         """Return how many messages may be pulled from a place now."""
         self.passed = time.monotonic()
         return await self._gate.admit(place, wanted)
+
+    def is_probing(self, place: Place) -> bool:
+        """Say whether what is pulled now tries whether the downstream is back."""
+        return self._gate.is_probing(place)
 
     def begun(self, place: Place, count: int) -> None:
         """Count what was pulled."""

@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
+from godwit.admin.control import INSTANCE_PREFIX as PREFIX
 from godwit.brokers.contract import Place, Shared
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.names import GroupName, QueueName
 
-PREFIX: Final = "instance/"
 KEPT_FOR: Final = timedelta(hours=1)
 MISSED_BEATS: Final = 3
 STOPPED: Final = "stopped"
@@ -43,6 +43,7 @@ class ConsumerInstance(msgspec.Struct, frozen=True, kw_only=True):
     average_processing_time_ms: float = 0.0
     detail: str | None = None
     concurrency: int = 0
+    breaker: str = ""
 
     def seen(self, now_ms: int) -> ConsumerInstance:
         """Return it as an onlooker sees it: one whose heartbeat is missing has failed."""
@@ -83,11 +84,13 @@ class Heartbeat:
         interval: timedelta,
         clock: Clock,
         concurrency: Mapping[Place, int] | None = None,
+        breakers: Mapping[Place, str] | None = None,
     ) -> None:
         self._shared = shared
         self._worker = worker
         self._tallies = tallies
         self._concurrency = concurrency or {}
+        self._breakers = breakers or {}
         self._interval_ms = milliseconds(interval)
         self._clock = clock
         self._started_ms = clock.now_ms()
@@ -112,6 +115,7 @@ class Heartbeat:
                 average_processing_time_ms=tally.run_ms / tally.processed if tally.processed else 0.0,
                 detail=detail,
                 concurrency=self._concurrency.get(place, 0),
+                breaker=self._breakers.get(place, ""),
             )
             await self._write(place, msgspec.json.encode(instance))
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import msgspec
 
-from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.contract import NO_WAIT, Ack, Delivery, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.core.errors import MessageNotHeld
 from godwit.core.handling import Judgement, Permanent, Retry
 from godwit.core.names import AckId, MessageId
@@ -54,7 +54,11 @@ class Held(msgspec.Struct, eq=False):
         """Settle it as its error and the retry policy say."""
         judgement = self.terms.judge(error, self.delivery)
         ack_id = self.delivery.ack_id
-        if judgement.delay is None:
+        if judgement.postponed:
+            # Only the first postponement is remembered, with its time: a history of refusals would push out the errors.
+            why = judgement.error if self.delivery.postponements <= 0 else None
+            self._once(Postpone(ack_id, judgement.delay or NO_WAIT, why, run_ms))
+        elif judgement.delay is None:
             self._once(GiveUp(ack_id, judgement.kind, judgement.error, run_ms))
         else:
             self._once(Nack(ack_id, judgement.delay, judgement.error, run_ms))

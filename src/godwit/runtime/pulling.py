@@ -28,6 +28,8 @@ from godwit.runtime.turns import Turns
 LONGEST_WAIT: Final = timedelta(seconds=30)
 """How long a consumer waits for a wake-up before it looks by itself, in case one was lost."""
 GATED_WAIT: Final = timedelta(seconds=1)
+PROBE_CHOICE: Final = 100
+"""How many messages are looked at to find a fresh one for a probe; the others are handed back."""
 _PAUSE_AFTER_ERROR: Final = 0.25
 _HELD_BACK_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
@@ -125,7 +127,7 @@ class Puller:
     async def _wait(self) -> None:
         """Wait for something to pull; when nothing comes, one consumer of a place looks for all of this process."""
         while not self._stopping:
-            longest = LONGEST_WAIT if self._gate.is_open else GATED_WAIT
+            longest = LONGEST_WAIT if self._gate.is_open else self._gate.opens_within(GATED_WAIT)
             self._gate.rest(longest)
             if await self._listener.wait(longest) or self._looks.take_turn(self._places, longest):
                 return
@@ -178,11 +180,21 @@ class Puller:
     async def _lease(self, place: Place, limit: int, wait: timedelta = NO_WAIT) -> list[Delivery]:
         """Pull once, and count what came."""
         lease = self.consumer.lease
-        deliveries = await self._broker.pull(*place, worker=self._worker, limit=limit, lease=lease, wait=wait)
+        look_at = max(limit, PROBE_CHOICE) if self._gate.is_probing(place) else limit
+        deliveries = await self._broker.pull(*place, worker=self._worker, limit=look_at, lease=lease, wait=wait)
+        if len(deliveries) > limit:
+            deliveries = self._freshest(deliveries, limit)
         if deliveries:
             self._gate.begun(place, len(deliveries))
             self._delivered(deliveries)
         return deliveries
+
+    def _freshest(self, deliveries: list[Delivery], limit: int) -> list[Delivery]:
+        """Keep what was delivered least often: a bad message that came back must not decide about the downstream."""
+        chosen = sorted(deliveries, key=lambda one: one.attempt)
+        for held in self._hold(chosen[limit:]):
+            held.hand_back()
+        return chosen[:limit]
 
     async def _fill(self, queue: QueueName, batch: list[Held], size: int) -> None:
         """Wait a while for a batch to become full."""

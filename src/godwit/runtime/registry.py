@@ -9,6 +9,7 @@ from datetime import timedelta
 import msgspec
 
 from godwit.brokers.contract import Broker
+from godwit.core.breaker import Breaker
 from godwit.core.conditions import Condition
 from godwit.core.handling import Classifier
 from godwit.core.names import GroupName, QueueName
@@ -17,7 +18,7 @@ from godwit.core.retry import RetryPolicy
 from godwit.core.routing import filters_of
 from godwit.core.schemas import Check
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
-from godwit.runtime.consumer import Consumer, Handler
+from godwit.runtime.consumer import Consumer, Handler, duration_or
 from godwit.runtime.health import HealthCallable, HealthProbe, named
 
 
@@ -35,14 +36,15 @@ class Registry:
         group: GroupName,
         *,
         concurrency: int | None,
-        lease: timedelta | None,
-        time_limit: timedelta | None,
+        lease: timedelta | float | None,
+        time_limit: timedelta | float | None,
         retry_policy: RetryPolicy | None,
         batch: int | bool | None,
-        batch_timeout: timedelta | None,
+        batch_timeout: timedelta | float | None,
         types: Iterable[str] | None,
         classify: Classifier | None,
         health_check: HealthCallable | None,
+        breaker: Breaker | None = None,
     ) -> None:
         """Register a handler."""
         settings = self._settings
@@ -54,14 +56,14 @@ class Registry:
                 queues=tuple(names),
                 group=group,
                 concurrency=concurrency or settings.consumer.max_concurrency,
-                lease=lease or configured.lease,
-                time_limit=time_limit or configured.processing_timeout,
+                lease=duration_or(lease, configured.lease, "lease"),
+                time_limit=duration_or(time_limit, configured.processing_timeout, "time_limit"),
                 retry_policy=retry_policy,
                 retry_policies={name: settings.queue(name).retry_policy_for(group) for name in names},
                 weights=tuple(1 + settings.queue(name).spec.priority for name in names),
                 strict=settings.consumer.queue_order is QueueOrder.STRICT,
                 batch=configured.batch_size if batch is True else batch or None,
-                batch_timeout=batch_timeout or configured.batch_timeout,
+                batch_timeout=duration_or(batch_timeout, configured.batch_timeout, "batch_timeout"),
                 types=frozenset(types) if types is not None else None,
                 classify=classify,
                 last_chance=_last_chance(configured.spec.max_crashes),
@@ -70,6 +72,7 @@ class Registry:
                 health=_probe(configured, health_check),
                 load_balancing=configured.load_balancing,
                 max_concurrency=configured.max_concurrency,
+                breaker=breaker,
             )
         )
 

@@ -94,7 +94,10 @@ class Worker:
         self._settler = Settler(broker, settled=self._settled)
         self._maintenance = Maintenance(broker, self.name)
         places = [(queue, consumer.group) for consumer in consumers for queue in consumer.queues]
-        self._gate = SharedGate(broker.shared, places, owner=self.name, rule=self._settings.breaker, clock=clock)
+        protected = {(queue, one.group): one.breaker for one in consumers if one.breaker for queue in one.queues}
+        self._gate = SharedGate(
+            broker.shared, places, owner=self.name, rule=self._settings.breaker, clock=clock, breaker_of=protected
+        )
         self.accounts = Accounts(places, self._gate.breakers, metrics or QueueMetricsCollector())
         interval = self._settings.heartbeat_interval
         tallies = self.accounts.tallies
@@ -106,6 +109,7 @@ class Worker:
                 interval=interval,
                 clock=clock,
                 concurrency={(queue, one.group): one.concurrency for one in consumers for queue in one.queues},
+                breakers={place: breaker.name for place, breaker in self._gate.breakers.items()},
             ),
             consumers,
             worker=self.name,
@@ -128,14 +132,21 @@ class Worker:
 
     def _puller(self, consumer: Consumer, turnstile: Turnstile, credits_: Credits) -> Puller:
         def decide(error: BaseException, delivery: Delivery) -> Judgement:
-            return judge(
+            place = (delivery.queue, delivery.group)
+            judgement = judge(
                 error,
                 failures=delivery.failures,
                 policy=_policy(delivery, consumer),
                 now_ms=self._clock.now_ms(),
                 jitter=self._random.random(),
                 hook=consumer.classify,
+                postponements=delivery.postponements,
+                errors=delivery.errors,
+                excuse=self._gate.breakers[place].judged,
             )
+            if judgement.pause is not None:
+                self._gate.limit_rate(place, judgement.pause, judgement.error.message)
+            return judgement
 
         return Puller(
             self._broker,
@@ -243,10 +254,8 @@ class Worker:
         return not self._held and not any(puller.running for puller in self._pullers)
 
     def held_back_until_ms(self) -> int | None:
-        """Return when an open breaker may be tried, or None when none is open."""
-        return min(
-            (until for breaker in self._gate.breakers.values() if (until := breaker.open_until_ms)), default=None
-        )
+        """Return when an open breaker may be tried or a rate limit ends, or None when there is none."""
+        return self._gate.held_back_until_ms()
 
     def nudge(self) -> None:
         """Let every consumer look again at once: the clock was moved, or a pause was lifted."""
@@ -286,7 +295,8 @@ class Worker:
             self.accounts.refused([delivery for delivery in ended if delivery.ack_id in gone])
             ended = [delivery for delivery in ended if delivery.ack_id not in gone]
             settlements = [settlement for settlement in settlements if settlement.ack_id not in gone]
-        await self.accounts.settled(ended, settlements, self._clock.now_ms())
+        self.accounts.settled(ended, settlements, self._clock.now_ms())
+        await self._gate.publish()
         self._changed()
 
 

@@ -63,6 +63,11 @@ class Catalogue:
             "Copies dropped because the group was full, as the broker counts them.",
             Merge.MAX,
         )
+        self.postponed = _counter(
+            "godwit_messages_postponed_total",
+            group,
+            "Deliveries postponed by their handlers, or while a breaker was open.",
+        )
         self.handed_back = _counter("godwit_messages_handed_back_total", group, "Deliveries returned unhandled.")
         self.ack_refused = _counter("godwit_ack_refused_total", group, "Settlements that came too late.")
         self.produced = _counter("godwit_producer_messages_total", ("producer",), "Messages accepted from a producer.")

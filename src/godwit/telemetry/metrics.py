@@ -135,6 +135,11 @@ class QueueMetricsCollector:
         with self._lock:
             self._metric.nacks.add((queue, group), count)
 
+    def postponed(self, queue: str, group: str, count: int = 1) -> None:
+        """Count deliveries whose time had not come: they come again, and this is no failure."""
+        with self._lock:
+            self._metric.postponed.add((queue, group), count)
+
     def dead(self, queue: str, group: str, count: int = 1, kind: FailureKind = FailureKind.PERMANENT) -> None:
         """Count messages given up, by the worker or by the broker."""
         with self._lock:

@@ -23,6 +23,7 @@ class Outcome(StrEnum):
     DONE = "done"
     RETRY = "retry"
     DEAD = "dead"
+    POSTPONED = "postponed"
 
 
 _DONE, _RETRY, _DEAD, _SECONDS, _POISON = range(5)
@@ -78,7 +79,9 @@ class RecentTimes:
         self.producers: dict[str, Window] = {}
 
     def ran(self, queue: str, outcome: Outcome, runs: int, seconds: float) -> None:
-        """Add handler runs."""
+        """Add handler runs; a postponement says nothing about the handler."""
+        if outcome is Outcome.POSTPONED:
+            return
         window = self.queues.get(queue) or self._window(self.queues, queue, columns=5)
         row, sums = window.row(), window.sums
         sums[row + _COLUMN_OF[outcome]] += runs

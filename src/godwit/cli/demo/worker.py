@@ -12,14 +12,11 @@ from typing import Final
 from godwit.brokers.urls import connect
 from godwit.cli.demo.records import Handled, ProcessSettings, Record, settings_from
 from godwit.cli.demo.workload import AT_ONCE, GROUPS, LEASE, RETRIES, WORK_SECONDS, QueueGroup, handle
-from godwit.core.breaker import BreakerRule
 from godwit.core.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer
-from godwit.runtime.worker import Worker, WorkerSettings
+from godwit.runtime.worker import Worker
 
 PARENT_SECONDS: Final = 0.5
-PATIENT: Final = BreakerRule(failure_threshold=1_000_000)
-"""Handlers fail as the workload says, which is no sign of ill health."""
 
 
 def consumer(group: QueueGroup, part: ProcessSettings, record: Record) -> Consumer:
@@ -55,7 +52,7 @@ async def work(part: ProcessSettings) -> None:
     record, parent = Record(part.record, forget=part.forget), os.getppid()
     async with connect(part.url) as broker:
         consumers = [consumer(group, part, record) for group in GROUPS]
-        worker = Worker(broker, consumers, name=part.name, settings=WorkerSettings(breaker=PATIENT))
+        worker = Worker(broker, consumers, name=part.name)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         running = asyncio.create_task(worker.run())
         while not running.done() and os.getppid() == parent:
