@@ -17,9 +17,10 @@ from godwit.core.envelope import seal
 from godwit.core.errors import BrokerBusy, BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme
 from godwit.core.message import Message
 from godwit.core.queues import QueueSpec
+from tests.cancellation import cancelled_everywhere
 from tests.servers.processes import free_ports
 from tests.servers.redis import RedisServer, fresh, redis_server
-from tests.waiting import eventually, real_time
+from tests.waiting import eventually, real_time, soon
 
 LEASE = timedelta(seconds=15)
 
@@ -178,3 +179,25 @@ async def test_a_closed_broker_says_so_and_leaves_no_connection() -> None:
         await broker.stats()
     with server.client() as client:
         await eventually(lambda: len(client.client_list()) == 1, what="no connection left")
+
+async def test_a_call_cancelled_at_any_moment_gives_its_connection_back() -> None:
+    pool = a_pool(fresh(), 2)
+    await pool.call(("PING",))
+
+    async def free() -> None:
+        await eventually(lambda: pool.open_connections == pool.idle_connections, within=timedelta(seconds=5))
+
+    assert await cancelled_everywhere(lambda: pool.call(("PING",)), free) == 1
+    pool.close()
+
+
+async def test_whoever_waits_for_a_connection_is_served_when_one_before_him_is_cancelled() -> None:
+    pool = a_pool(fresh(), 1)
+    held = await pool.acquire()
+    first, second = (asyncio.create_task(pool.call(("ECHO", "x"))) for _ in range(2))
+    await asyncio.sleep(0)
+    held.abort(ConnectionError("broken"))
+    pool.release(held)  # the first may open another one
+    first.cancel()
+    assert await soon(second, 2) == [b"x"]
+    pool.close()

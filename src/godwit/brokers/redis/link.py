@@ -63,8 +63,7 @@ class Link(asyncio.BufferedProtocol):
         """Whose waiters go on when all that was read is understood."""
         self._transport: asyncio.Transport | None = None
         self._lost: Exception | None = None
-        self.idle_again: Callable[[Link], None] | None = None
-        """Called when the reply to a call that nobody waits for any more has come."""
+        self._when_quiet: Callable[[Link], None] | None = None
         self.at_once: Callable[[Any], None] | None = None
         """Called with every reply before anybody who waits for it goes on."""
 
@@ -105,17 +104,17 @@ class Link(asyncio.BufferedProtocol):
             future.set_result(replies)
             if isinstance(future, PromptReply):
                 self._answered.append(future)
-        elif self.idle_again is not None:
-            idle_again, self.idle_again = self.idle_again, None
-            idle_again(self)
+        if self._when_quiet is not None and not self._waiting:
+            then, self._when_quiet = self._when_quiet, None
+            then(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell those who wait."""
         Link.ended += 1
         self.abort(LinkLost(str(exc) if exc else "the server closed the connection"))
-        if self.idle_again is not None:
-            idle_again, self.idle_again = self.idle_again, None
-            idle_again(self)
+        if self._when_quiet is not None:
+            then, self._when_quiet = self._when_quiet, None
+            then(self)
 
     # Calls
 
@@ -124,10 +123,15 @@ class Link(asyncio.BufferedProtocol):
         """Whether it is connected, as far as is known."""
         return self._lost is None and self._transport is not None
 
-    @property
-    def quiet(self) -> bool:
-        """Whether no reply is still to come."""
-        return not self._waiting
+    def when_quiet(self, then: Callable[[Link], None]) -> None:
+        """Call `then` when every reply has come, at once if none is outstanding.
+
+        The reply to a call that was cancelled may have been read in the turn of the event loop in which it was.
+        """
+        if self._waiting:
+            self._when_quiet = then
+        else:
+            then(self)
 
     def send(self, *commands: Sequence[Argument]) -> asyncio.Future[list[Any]]:
         """Send commands together; the future gives one reply for each, errors as values."""

@@ -94,8 +94,7 @@ class Pool:
         try:
             replies = await link.ask(packed_commands(commands), len(commands))
         except asyncio.CancelledError:
-            # The reply is still to come; until then the connection is of no use to others.
-            link.idle_again = self.release
+            link.when_quiet(self.release)
             raise
         except BaseException:
             self.release(link)
@@ -126,8 +125,11 @@ class Pool:
             async with asyncio.timeout(self._wait_seconds):
                 link_or_none = await waiter
         except BaseException as error:
-            if waiter.done() and not waiter.cancelled() and (given := waiter.result()) is not None:
-                self.release(given)
+            if waiter.done() and not waiter.cancelled():
+                if (given := waiter.result()) is not None:
+                    self.release(given)
+                else:
+                    self._pass_on()
             if isinstance(error, TimeoutError):
                 raise BrokerBusy(f"a call while all {self.size} connections were in use", self._wait_seconds) from None
             raise
@@ -165,19 +167,6 @@ class Pool:
             link.close()
         else:
             self._idle.append(link)
-
-    def release_after(self, link: Link, replies: asyncio.Future[list[Any]]) -> None:
-        """Take a connection back as soon as its replies are there, whoever still waits for them."""
-
-        def ended(replies: asyncio.Future[list[Any]]) -> None:
-            if replies.cancelled() and not link.quiet:
-                link.idle_again = self.release
-                return
-            if not replies.cancelled():
-                replies.exception()  # seen, also when nobody waits any more
-            self.release(link)
-
-        replies.add_done_callback(ended)
 
     def _pass_on(self) -> None:
         """Let one who waits try to open a connection: there is room for one."""
@@ -224,7 +213,6 @@ class Line:
 
     def __init__(self, pool: Pool, link: Link) -> None:
         self._pool, self._link = pool, link
-        self._latest: asyncio.Future[list[Any]] | None = None
 
     @property
     def address(self) -> Address:
@@ -238,19 +226,16 @@ class Line:
 
     def send(self, command: bytes) -> asyncio.Future[list[Any]]:
         """Send one command that is written out; the future gives a list of its reply."""
-        self._latest = self._link.send_packed(command)
-        self._latest.add_done_callback(_seen)
-        return self._latest
+        replies = self._link.send_packed(command)
+        replies.add_done_callback(seen)
+        return replies
 
     def end(self) -> None:
         """Give the connection back, as soon as everything is answered."""
-        if self._latest is None or self._link.quiet:
-            self._pool.release(self._link)
-        else:
-            self._pool.release_after(self._link, self._latest)
+        self._link.when_quiet(self._pool.release)
 
 
-def _seen(replies: asyncio.Future[list[Any]]) -> None:
+def seen(replies: asyncio.Future[list[Any]]) -> None:
     """Look at what came instead of a reply: who sent it may wait for another one and never look."""
     if not replies.cancelled():
         replies.exception()

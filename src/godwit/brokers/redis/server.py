@@ -20,7 +20,7 @@ from godwit.brokers.redis.awake import Awake
 from godwit.brokers.redis.calls import Call, Command
 from godwit.brokers.redis.link import Argument, Link
 from godwit.brokers.redis.looking import Lookout
-from godwit.brokers.redis.pool import CONNECT_SECONDS, Line, Pool, Then
+from godwit.brokers.redis.pool import CONNECT_SECONDS, Line, Pool, Then, seen
 from godwit.brokers.redis.replies import ELSEWHERE, PASSING, UNTOUCHED, LinkLost, Refused, unavailable
 from godwit.brokers.redis.routes import Routes
 from godwit.brokers.redis.scripts import Script, script
@@ -145,7 +145,7 @@ class Servers:
         try:
             (reply,) = await replies
         except asyncio.CancelledError:
-            link.idle_again = pool.release
+            link.when_quiet(pool.release)
             raise
         except LinkLost as error:
             pool.release(link)
@@ -186,7 +186,8 @@ class Servers:
         what = script(name)
         reach(what.before)
         replies = link.send(*[("EVALSHA", what.sha, len(keys), *keys, *arguments) for keys, arguments in calls])
-        pool.release_after(link, replies)
+        replies.add_done_callback(seen)
+        link.when_quiet(pool.release)
         return replies
 
     def line(self, key: str) -> Line | None:
@@ -206,7 +207,7 @@ class Servers:
         if link is None:
             return False
         link.send(*commands).cancel()
-        link.idle_again = pool.release
+        link.when_quiet(pool.release)
         return True
 
     async def _patiently(
