@@ -190,6 +190,20 @@ class Harness:
         self._open.append(broker)
         return broker
 
+    def unopened(self) -> Any:
+        """Return a further client, which the test opens and closes itself."""
+        return self._backend.open()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed behind the harness's back: those of one process may be one."""
+        return bool(getattr(self.broker, "closed", False))
+
+    @property
+    def busy_connections(self) -> int:
+        """How many connections of the client are in use, where it has any."""
+        return int(getattr(self.broker, "busy_connections", 0))
+
     async def restart(self) -> None:
         """Close every client and come back as a new one."""
         await self.stop()

@@ -94,6 +94,11 @@ class RedisBroker:
         return self._servers.max_connections
 
     @property
+    def busy_connections(self) -> int:
+        """How many connections calls use at the moment."""
+        return self._servers.busy_connections
+
+    @property
     def pulls_on_server(self) -> int:
         """How many pulls wait on the server for a message that comes alone."""
         return 0 if self._listeners is None else self._listeners.parked

@@ -66,6 +66,11 @@ class Servers:
         return self.target.shown
 
     @property
+    def busy_connections(self) -> int:
+        """How many connections calls use at the moment, with all servers."""
+        return sum(pool.open_connections - pool.idle_connections for pool in self._pools.values())
+
+    @property
     def pool(self) -> Pool:
         """The connections for calls to the server of the URL, when it is only one."""
         return self._pool_at(self.target.data)
