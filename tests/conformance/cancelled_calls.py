@@ -13,7 +13,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, Final
 
-from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack
+from godwit.brokers.contract import Ack, Broker, Delivery, GiveUp, HandBack, LetterId, Nack
 from godwit.core.failure import FailureKind
 from godwit.core.journal import Position, shard_name
 from godwit.core.names import GroupName, QueueName
@@ -39,7 +39,7 @@ class Prepared:
     numbers: count[int] = field(default_factory=count)
 
     @property
-    def broker(self) -> Any:
+    def broker(self) -> Broker:
         """The broker whose calls are cancelled."""
         return self.harness.broker
 
@@ -69,7 +69,7 @@ class Prepared:
 
         return call
 
-    async def lettered(self, many: int) -> list[str]:
+    async def lettered(self, many: int) -> list[LetterId]:
         """Return the ids of so many dead letters."""
         for delivery in await self.leased(many):
             await self.harness.give_up(delivery)
