@@ -2,25 +2,41 @@
 -- At most CARE copies of each kind per call; the answer says how many changes there were and whether more is due.
 local CARE = 200
 
-local function forgive(b, name, gap)
-  local rows, found = {}, {}
-  local open = redis.call('ZRANGE', KEYS[b + LEASES], 0, -1, 'WITHSCORES')
-  local shortest
+-- No worker could renew a lease in the gap: one shorter than it ends one length from the outage, however long it was.
+-- Up to FORGIVE leases per call, by deadline; `forgiving` says how far this outage's leases have been looked at: when it
+-- was, the gap (0: of any length), the deadline to go on behind, the last one then, the shortest lease so far.
+local FORGIVE = 2000
+
+local function forgive(b, name, outage)
+  local leases, rows, found = KEYS[b + LEASES], {}, {}
+  local at, gap, from, last, shortest = unpack(outage)
+  local open = redis.call('ZRANGEBYSCORE', leases, from, last, 'WITHSCORES', 'LIMIT', 0, FORGIVE)
+  local reached = open[#open]
+  if #open == 2 * FORGIVE then -- with all that end at the same time as the last
+    while tonumber(open[#open]) == tonumber(reached) do open[#open], open[#open - 1] = nil, nil end
+    local alike = redis.call('ZRANGEBYSCORE', leases, reached, reached, 'WITHSCORES')
+    for n = 1, #alike do open[#open + 1] = alike[n] end
+  end
   for n = 1, #open, 2 do
     local c = at_member(b, open[n])
-    -- No worker could renew a lease in the gap: one shorter than it ends one length from now, however long it was.
-    local deadline = now + c.length
-    if c.length < gap and tonumber(open[n + 1]) < deadline then
-      redis.call('ZADD', KEYS[b + LEASES], deadline, c.member)
+    local deadline = c and at + c.length
+    if c and (gap == 0 or c.length < gap) and c.deadline < deadline then
+      redis.call('ZADD', leases, deadline, c.member)
+      undo(function() redis.call('ZADD', leases, c.deadline, c.member) end)
       found[#found + 1] = {c.seq, '\148' .. pack(c.id, c.seq, c.member, deadline)}
     end
-    if not shortest or c.length < shortest then shortest = c.length end
+    if c and (shortest == 0 or c.length < shortest) then shortest = c.length end
   end
   table.sort(found, function(x, y) return x[1] < y[1] end)
   for n = 1, #found do rows[n] = found[n][2] end
-  if shortest then redis.call('HSET', KEYS[b + GROUP], 'shortest', shortest) end
+  if #open >= 2 * FORGIVE then
+    put(KEYS[b + GROUP], {'forgiving', pack({at, gap, '(' .. reached, last, shortest})})
+  else
+    if outage[6] then drop('HDEL', KEYS[b + GROUP], 'forgiving') end
+    if shortest > 0 then put(KEYS[b + GROUP], {'shortest', shortest}) end
+  end
   write('lease_moved', name, nil, depth(b), rows)
-  return #rows
+  return #rows, #open >= 2 * FORGIVE
 end
 
 local function backoff(conf, attempt)
@@ -31,13 +47,11 @@ local function backoff(conf, attempt)
 end
 
 local function take_back(b, name, conf)
-  local due = redis.call('ZRANGEBYSCORE', KEYS[b + LEASES], '-inf', now, 'WITHSCORES', 'LIMIT', 0, CARE)
+  local due = redis.call('ZRANGEBYSCORE', KEYS[b + LEASES], '-inf', now, 'LIMIT', 0, CARE)
   if #due == 0 then return 0 end
   local found = {}
-  for n = 1, #due, 2 do
-    local c = at_member(b, due[n])
-    c.deadline = tonumber(due[n + 1])
-    found[#found + 1] = c
+  for n = 1, #due do
+    found[#found + 1] = at_member(b, due[n])
   end
   table.sort(found, function(x, y)
     if x.deadline ~= y.deadline then return x.deadline < y.deadline end
@@ -72,7 +86,7 @@ end
 
 -- Add what has expired among the entries of a lane that are in the order of their expiry to `found`, and set the time at
 -- which to look there again. Takes no more than CARE of them, and looks at ten times as many: the rest is due at once.
-local function expire_lane(b, lane, found)
+local function expire_lane(b, lane, found, score)
   local places = redis.call('HMGET', KEYS[b + GROUP], 'c' .. lane, 'y' .. lane)
   local from, again, taken, pages = places[1], nil, 0, 0
   if places[2] and (not from or after(places[2], from)) then from = places[2] end
@@ -93,12 +107,12 @@ local function expire_lane(b, lane, found)
     pages = pages + 1
     if not again and #page == CARE and (taken > 0 or pages == 10) then again = now end
   until again or #page < CARE
+  displace(KEYS[b + EXPIRING], score, 'L' .. lane)
   if again then
-    redis.call('ZADD', KEYS[b + EXPIRING], again, 'L' .. lane)
-    if from then redis.call('HSET', KEYS[b + GROUP], 'y' .. lane, from) end -- nothing before it can expire
+    place(KEYS[b + EXPIRING], again, 'L' .. lane)
+    if from then put(KEYS[b + GROUP], {'y' .. lane, from}) end -- nothing before it can expire
   else
-    redis.call('ZREM', KEYS[b + EXPIRING], 'L' .. lane)
-    redis.call('HDEL', KEYS[b + GROUP], 'y' .. lane)
+    drop('HDEL', KEYS[b + GROUP], 'y' .. lane)
     gauges[b][lane] = 0
   end
 end
@@ -108,11 +122,14 @@ local function expire(b, name)
   if #due == 0 then return 0 end
   local found, rows = {}, {}
   for n = 1, #due, 2 do
-    local place = due[n]
-    if string.byte(place) == 76 then
-      expire_lane(b, tonumber(string.sub(place, 2)), found)
+    local member = due[n]
+    local seq, lane, id = string.match(member, '^(%d+):?(%d?):?([%d-]*)$')
+    if string.match(member, '^L[0-3]$') then
+      expire_lane(b, tonumber(string.sub(member, 2)), found, due[n + 1])
     else
-      found[#found + 1] = {tonumber(due[n + 1]), tonumber(string.sub(place, 1, 16)), nil, place}
+      -- Whatever it is, it goes: what stayed here past its time would keep everybody from pulling.
+      displace(KEYS[b + EXPIRING], due[n + 1], member)
+      if seq then found[#found + 1] = {tonumber(due[n + 1]), tonumber(seq), nil, lane, id} end
     end
   end
   table.sort(found, function(x, y)
@@ -120,20 +137,22 @@ local function expire(b, name)
     return x[2] < y[2]
   end)
   for _, one in ipairs(found) do
-    local c, place = one[3], one[4]
+    local c, lane, id = one[3], one[4], one[5]
     -- Ending a head may have moved the next one of this list from the hash to its lane: look in both.
-    if not place then
-      -- found in its lane
-    elseif #place == 16 then
-      local value = redis.call('HGET', KEYS[b + PARKED], format('%.0f', tonumber(place)))
+    if lane == '' then
+      local value = redis.call('HGET', KEYS[b + PARKED], format('%.0f', one[2]))
       c = value and parse(value)
-    else
-      c = at_entry(b, tonumber(string.sub(place, 18, 18)), string.sub(place, 20))
+    elseif lane and lane < '4' and string.find(id, '^%d+-%d+$') then
+      c = at_entry(b, tonumber(lane), id)
+      local cursor = c and redis.call('HGET', KEYS[b + GROUP], 'c' .. lane)
+      if cursor and not after(id, cursor) then c = nil end -- leased
     end
     local moved = to_lanes[b .. ':' .. padded(one[2])]
     if not c and moved then c = at_entry(b, moved[1], moved[2]) end
-    if c then
-      withdraw(b, c)
+    if c and c.expiry > now then
+      local member = padded(c.seq) .. (c.entry and ':' .. format('%d:', c.lane) .. c.entry or '')
+      if not c.sorted then place(KEYS[b + EXPIRING], c.expiry, member) end
+    elseif c and c.expiry ~= 0 and withdraw(b, c) then
       bury(b, c, 'expired')
       rows[#rows + 1] = end_row(c, nil, 'expired')
     end
@@ -143,18 +162,23 @@ local function expire(b, name)
 end
 
 local function due_delays(b)
-  local due = redis.call('ZRANGEBYSCORE', KEYS[b + DELAYED], '-inf', now, 'LIMIT', 0, CARE)
-  if #due == 0 then return 0 end
-  redis.call('ZREM', KEYS[b + DELAYED], unpack(due))
-  for _, place in ipairs(due) do
-    local c = parse(redis.call('HGET', KEYS[b + PARKED], format('%.0f', tonumber(place))))
-    unstore(b, c)
-    wait(b, c)
+  local due = redis.call('ZRANGEBYSCORE', KEYS[b + DELAYED], '-inf', now, 'WITHSCORES', 'LIMIT', 0, CARE)
+  for n = 1, #due, 2 do
+    displace(KEYS[b + DELAYED], due[n + 1], due[n])
+    local value = redis.call('HGET', KEYS[b + PARKED], format('%.0f', tonumber(due[n]) or -1))
+    if value then
+      local c = parse(value)
+      unstore(b, c)
+      c.ready = math.min(c.ready, now)
+      wait(b, c)
+    else
+      count_again(b)
+    end
   end
-  return #due
+  return #due / 2
 end
 
-local CONF = {'mc', 'ma', 'bmin', 'bmax', 'fo', 'looked', 'shortest', 'run'}
+local CONF = {'mc', 'ma', 'bmin', 'bmax', 'fo', 'looked', 'shortest', 'run', 'forgiving'}
 
 local function configuration(b)
   local values, conf = redis.call('HMGET', KEYS[b + GROUP], unpack(CONF)), {}
@@ -168,14 +192,29 @@ end
 
 -- `run` names the server's process: another one means that it was restarted, an outage of whatever length.
 local function care(b, name, conf, run)
-  local changes = 0
+  local changes, before = 0, {conf.looked, conf.run}
   if redis.call('ZCARD', KEYS[b + LEASES]) > 0 then
     local gap = now - conf.looked
     if run ~= '' and conf.run ~= run then gap = math.huge end
-    if conf.fo == '1' and gap > tonumber(conf.shortest or 0) then changes = forgive(b, name, gap) end
-    changes = changes + take_back(b, name, conf)
+    local outage, more
+    if conf.fo == '1' and gap > tonumber(conf.shortest or 0) then
+      local last = redis.call('ZRANGE', KEYS[b + LEASES], -1, -1, 'WITHSCORES')[2]
+      outage = {now, gap == math.huge and 0 or gap, '-inf', last, 0, conf.forgiving}
+    elseif conf.forgiving then
+      outage = cmsgpack.unpack(conf.forgiving)
+      outage[6] = true
+    end
+    if outage then changes, more = forgive(b, name, outage) end
+    -- Nothing is taken back before everything is forgiven.
+    if not more then changes = changes + take_back(b, name, conf) end
+  elseif conf.forgiving then
+    drop('HDEL', KEYS[b + GROUP], 'forgiving')
   end
   redis.call('HSET', KEYS[b + GROUP], 'looked', now, 'run', run)
+  undo(function()
+    redis.call('HSET', KEYS[b + GROUP], 'looked', before[1])
+    if before[2] then redis.call('HSET', KEYS[b + GROUP], 'run', before[2]) end
+  end)
   changes = changes + expire(b, name) + due_delays(b)
   return changes
 end

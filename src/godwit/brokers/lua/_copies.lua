@@ -21,7 +21,7 @@ local function parse(value)
   local c, at = {}, 0
   at, c.seq, c.lane, c.ready, c.expiry, c.attempt, c.failures, c.crashes, c.returned, c.errors
     = unpack_limit(value, 9, 0)
-  c.blob = string.sub(value, at + 1)
+  c.blob, c.stored = string.sub(value, at + 1), value
   at, c.size, c.id, c.type, c.key = unpack_limit(value, 4, at)
   return c
 end
@@ -62,23 +62,54 @@ local function at_entry(b, lane, id)
   return found and parse_entry(lane, id, found[2][2])
 end
 
--- Lease members: <lane or p><entry id or publish_seq>:<token>.
+-- Copies and counters that do not agree are left to `maintain`, which counts the group again (see maintain.lua).
+local function count_again(b) put(KEYS[b + GROUP], {'recount', 1}) end
+
+-- Add to, or take from, a sorted set.
+local function place(key, score, member)
+  if redis.call('ZADD', key, score, member) == 1 then undo(function() redis.call('ZREM', key, member) end) end
+end
+
+local function displace(key, score, member)
+  if redis.call('ZREM', key, member) == 0 then return false end
+  undo(function() redis.call('ZADD', key, score, member) end)
+  return true
+end
+
+-- The head of an ordering key: the publish_seq of the copy that the others wait for, or nil.
+local function set_head(b, key, seq, former)
+  if seq then redis.call('HSET', KEYS[b + HEADS], key, seq) else redis.call('HDEL', KEYS[b + HEADS], key) end
+  undo(function()
+    if former then redis.call('HSET', KEYS[b + HEADS], key, former) else redis.call('HDEL', KEYS[b + HEADS], key) end
+  end)
+end
+
+-- Lease members: <lane or p><entry id or publish_seq>:<token>. Gives nil for what is not leased; a lease whose copy is
+-- gone is forgotten.
 local function at_member(b, member)
-  local colon = string.find(member, ':', 1, true)
-  local source, ref = string.sub(member, 1, 1), string.sub(member, 2, colon - 1)
+  local score = redis.call('ZSCORE', KEYS[b + LEASES], member)
+  if not score then return nil end
+  local source, ref, token = string.match(member, '^([0-3p])([%d-]+):(.*)$')
   local c
   if source == 'p' then
     local value = redis.call('HGET', KEYS[b + PARKED], ref)
     c = value and parse(value)
-  else
+  elseif source then
     c = at_entry(b, tonumber(source), ref)
   end
   if c then
-    c.member = member
+    c.member, c.deadline = member, tonumber(score)
     c.attempt = c.attempt + 1 -- what is stored counts the deliveries before this one
-    local lease = redis.call('HMGET', KEYS[b + BATCHES], string.sub(member, colon + 1), member)
-    c.worker, c.leased, c.length = unpack(cmsgpack.unpack(lease[1]))
+    local lease = redis.call('HMGET', KEYS[b + BATCHES], token, member)
+    if lease[1] then
+      c.worker, c.leased, c.length = unpack(cmsgpack.unpack(lease[1]))
+    else
+      c.worker, c.leased, c.length = '', now, 0
+    end
     if lease[2] then c.length = tonumber(lease[2]) end
+  else
+    displace(KEYS[b + LEASES], score, member)
+    count_again(b)
   end
   return c
 end
@@ -98,32 +129,45 @@ end
 local function behind(key, seq) return #key .. ':' .. key .. padded(seq) end
 
 local function park(b, c)
-  redis.call('HSET', KEYS[b + PARKED], format('%.0f', c.seq), head(c) .. c.blob)
-  if c.expiry > 0 then redis.call('ZADD', KEYS[b + EXPIRING], c.expiry, padded(c.seq)) end
+  local ref = format('%.0f', c.seq)
+  redis.call('HSET', KEYS[b + PARKED], ref, head(c) .. c.blob)
+  undo(function() redis.call('HDEL', KEYS[b + PARKED], ref) end)
+  if c.expiry ~= 0 then place(KEYS[b + EXPIRING], c.expiry, padded(c.seq)) end
 end
 
 -- Take a copy out of the stream or hash that keeps it, not out of the sets that say why it waits.
 local function unstore(b, c)
   if c.entry then
-    redis.call('XDEL', KEYS[b + LANE + c.lane], c.entry)
-    if c.expiry > 0 and not c.sorted then
-      redis.call('ZREM', KEYS[b + EXPIRING], padded(c.seq) .. ':' .. format('%.0f', c.lane) .. ':' .. c.entry)
+    drop('XDEL', KEYS[b + LANE + c.lane], c.entry)
+    if c.expiry ~= 0 and not c.sorted then
+      displace(KEYS[b + EXPIRING], c.expiry, padded(c.seq) .. ':' .. format('%.0f', c.lane) .. ':' .. c.entry)
     end
   else
-    redis.call('HDEL', KEYS[b + PARKED], format('%.0f', c.seq))
-    if c.expiry > 0 then redis.call('ZREM', KEYS[b + EXPIRING], padded(c.seq)) end
+    local ref = format('%.0f', c.seq)
+    redis.call('HDEL', KEYS[b + PARKED], ref)
+    undo(function() redis.call('HSET', KEYS[b + PARKED], ref, c.stored) end)
+    if c.expiry ~= 0 then displace(KEYS[b + EXPIRING], c.expiry, padded(c.seq)) end
   end
 end
 
 local to_lanes = {} -- what this step moved to lanes, by publish_seq and group
 
+-- Add an entry to a lane. Taken back, the next number may be given again: the lane then goes on behind all before.
+local function add_entry(b, lane, id, value)
+  redis.call('XADD', KEYS[b + LANE + lane], id, 'e', value)
+  undo(function()
+    redis.call('XDEL', KEYS[b + LANE + lane], id)
+    redis.call('XSETID', KEYS[b + LANE + lane], format('%.0f-9%015.0f', saved_pseq, saved_turn))
+  end)
+end
+
 local function to_lane(b, c)
   turn = turn + 1
   local id = format('%.0f-9%015.0f', c.after or pseq, turn)
   to_lanes[b .. ':' .. padded(c.seq)] = {c.lane, id}
-  redis.call('XADD', KEYS[b + LANE + c.lane], id, 'e', head(c) .. c.blob)
-  if c.expiry > 0 then
-    redis.call('ZADD', KEYS[b + EXPIRING], c.expiry, padded(c.seq) .. ':' .. format('%.0f', c.lane) .. ':' .. id)
+  add_entry(b, c.lane, id, head(c) .. c.blob)
+  if c.expiry ~= 0 then
+    place(KEYS[b + EXPIRING], c.expiry, padded(c.seq) .. ':' .. format('%.0f', c.lane) .. ':' .. id)
   end
 end
 
@@ -131,10 +175,10 @@ end
 local function wait(b, c)
   if c.ready > now then
     park(b, c)
-    redis.call('ZADD', KEYS[b + DELAYED], c.ready, padded(c.seq))
+    place(KEYS[b + DELAYED], c.ready, padded(c.seq))
   elseif c.returned == 1 then
     park(b, c)
-    redis.call('ZADD', KEYS[b + AGAIN], c.lane * AGAIN_LANE + c.seq, format('%.0f', c.seq))
+    place(KEYS[b + AGAIN], c.lane * AGAIN_LANE + c.seq, format('%.0f', c.seq))
   else
     to_lane(b, c)
   end
@@ -148,20 +192,24 @@ local function give_back(b, c, ready_at)
 end
 
 local function release(b, c)
-  local heads = KEYS[b + HEADS]
-  if type(c.key) ~= 'string' or redis.call('HGET', heads, c.key) ~= format('%.0f', c.seq) then return end
+  if type(c.key) ~= 'string' then return end
+  local former = redis.call('HGET', KEYS[b + HEADS], c.key)
+  if former ~= format('%.0f', c.seq) then return end
   local prefix = '[' .. #c.key .. ':' .. c.key
-  local member = redis.call('ZRANGEBYLEX', KEYS[b + BLOCKED], prefix .. '0', prefix .. ':', 'LIMIT', 0, 1)[1]
-  if not member then
-    redis.call('HDEL', heads, c.key)
-    return
+  while true do
+    local member = redis.call('ZRANGEBYLEX', KEYS[b + BLOCKED], prefix .. '0', prefix .. ':', 'LIMIT', 0, 1)[1]
+    if not member then return set_head(b, c.key, nil, former) end
+    displace(KEYS[b + BLOCKED], 0, member)
+    local number = format('%.0f', tonumber(string.sub(member, -16)))
+    local value = redis.call('HGET', KEYS[b + PARKED], number)
+    if value then
+      local heir = parse(value)
+      set_head(b, c.key, number, former)
+      unstore(b, heir)
+      return wait(b, heir)
+    end
+    count_again(b)
   end
-  local number = format('%.0f', tonumber(string.sub(member, -16)))
-  local heir = parse(redis.call('HGET', KEYS[b + PARKED], number))
-  redis.call('ZREM', KEYS[b + BLOCKED], member)
-  redis.call('HSET', heads, c.key, number)
-  unstore(b, heir)
-  wait(b, heir)
 end
 
 -- Count a copy out that was taken from the set it waited in, and let the next of its key come.
@@ -173,14 +221,15 @@ local function finish(b, c)
 end
 
 local function unlease(b, c)
-  redis.call('ZREM', KEYS[b + LEASES], c.member)
-  redis.call('HDEL', KEYS[b + BATCHES], c.member)
+  displace(KEYS[b + LEASES], c.deadline, c.member)
+  drop('HDEL', KEYS[b + BATCHES], c.member)
   gauges[b].leased = gauges[b].leased - c.size
 end
 
 local function letter(b, c, kind)
-  local number = redis.call('HINCRBY', KEYS[b + GROUP], 'letters', 1)
-  redis.call('XADD', KEYS[b + LETTERS], format('%.0f-0', number), 'k', kind, 't', now, 'e', head(c) .. c.blob)
+  local id = format('%.0f-0', redis.call('HINCRBY', KEYS[b + GROUP], 'letters', 1)) -- numbers may be left out
+  redis.call('XADD', KEYS[b + LETTERS], id, 'k', kind, 't', now, 'e', head(c) .. c.blob)
+  undo(function() redis.call('XDEL', KEYS[b + LETTERS], id) end)
 end
 
 local function bury(b, c, kind)
@@ -194,20 +243,20 @@ local function admit(b, c, ordered)
   if ordered and type(c.key) == 'string' then
     if redis.call('HEXISTS', KEYS[b + HEADS], c.key) == 1 then
       park(b, c)
-      redis.call('ZADD', KEYS[b + BLOCKED], 0, behind(c.key, c.seq))
+      place(KEYS[b + BLOCKED], 0, behind(c.key, c.seq))
       return
     end
-    redis.call('HSET', KEYS[b + HEADS], c.key, format('%.0f', c.seq))
+    set_head(b, c.key, format('%.0f', c.seq))
   end
   wait(b, c)
 end
 
--- Take a waiting copy out of the sets that say why it waits.
+-- Take a waiting copy out of the sets that say why it waits; say whether it was in one.
 local function withdraw(b, c)
-  if c.entry then return end
-  if redis.call('ZREM', KEYS[b + DELAYED], padded(c.seq)) == 1 then return end
-  if redis.call('ZREM', KEYS[b + AGAIN], format('%.0f', c.seq)) == 1 then return end
-  if type(c.key) == 'string' then redis.call('ZREM', KEYS[b + BLOCKED], behind(c.key, c.seq)) end
+  if c.entry then return true end
+  return displace(KEYS[b + DELAYED], c.ready, padded(c.seq))
+    or displace(KEYS[b + AGAIN], c.lane * AGAIN_LANE + c.seq, format('%.0f', c.seq))
+    or (type(c.key) == 'string' and displace(KEYS[b + BLOCKED], 0, behind(c.key, c.seq)))
 end
 
 local function text(value)

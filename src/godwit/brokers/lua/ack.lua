@@ -17,29 +17,17 @@ if not held then
   return all
 end
 local scores = redis.call('ZMSCORE', KEYS[b + LEASES], unpack(ARGV, 9, refs))
-local refused, one_lane, source = {}, true, string.byte(ARGV[9])
+local refused = {}
 for i = 1, n do
   if not scores[i] then refused[#refused + 1] = i end
-  if string.byte(ARGV[8 + i]) ~= source then one_lane = false end
 end
 
-local function forget(from, ...)
-  if from == 112 then -- p
-    redis.call('HDEL', KEYS[b + PARKED], ...)
-  else
-    redis.call('XDEL', KEYS[b + LANE + from - 48], ...)
-  end
-end
-
--- Those that are leased, where others are not, or where they come from several places.
+-- Those that are leased, where others are not.
 local function each()
-  local lengths, at, texts, members, by_source = cmsgpack.unpack(ARGV[8]), 0, {}, {}, {}
+  local lengths, at, texts, members = cmsgpack.unpack(ARGV[8]), 0, {}, {}
   bytes = 0
   for i = 1, n do
     if scores[i] then
-      local from = string.byte(ARGV[8 + i])
-      by_source[from] = by_source[from] or {}
-      table.insert(by_source[from], ARGV[refs + i])
       members[#members + 1] = ARGV[8 + i]
       texts[#texts + 1] = string.sub(rows, at + 1, at + lengths[2 * i - 1])
       bytes = bytes + lengths[2 * i]
@@ -49,15 +37,29 @@ local function each()
   rows, n = table.concat(texts), #members
   if n == 0 then return end
   redis.call('ZREM', KEYS[b + LEASES], unpack(members))
-  for from, gone in pairs(by_source) do forget(from, unpack(gone)) end
 end
 
-if #refused == 0 and one_lane then
+local asked = n
+if #refused == 0 then
   redis.call('ZREM', KEYS[b + LEASES], unpack(ARGV, 9, refs))
-  forget(source, unpack(ARGV, refs + 1, refs + n))
 else
   redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
   each()
+end
+undo(function()
+  for i = 1, asked do
+    if scores[i] then redis.call('ZADD', KEYS[b + LEASES], scores[i], ARGV[8 + i]) end
+  end
+end)
+for i = 1, asked do
+  if scores[i] then
+    local from = string.byte(ARGV[8 + i])
+    if from == 112 then -- p
+      drop('HDEL', KEYS[b + PARKED], ARGV[refs + i])
+    else
+      drop('XDEL', KEYS[b + LANE + from - 48], ARGV[refs + i])
+    end
+  end
 end
 if n > 0 then
   held.depth, held.bytes, held.leased = held.depth - n, held.bytes - bytes, held.leased - bytes

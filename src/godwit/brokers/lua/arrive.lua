@@ -21,7 +21,7 @@ local groups, fields = (#KEYS - 5) / BLOCK, {}
 for g = 1, groups do fields[g] = 'g:' .. ARGV[8 + g] end
 local kept = call('HMGET', meta, 'epoch', 'v', 's', unpack(fields))
 if kept[2] ~= ARGV[3] then return 0 end
-if not kept[3] then return 2 end
+if not kept[3] or groups > 1000 then return 2 end
 --@include _brief
 local _, n, total, window, max_size, max_bytes, before, name = unpack_limit(ARGV[4], 7, 0)
 -- Chunks are remembered by their names as messages are by their ids.
@@ -91,9 +91,11 @@ end
 
 -- See _copies.lua for the three forms of a lane's entry; the ids of the first two are the same for all groups. Commands
 -- may be refused by a key of another type.
+local began_turn = turn
 local plain, sorted, place, problem, ids = format('%%d-%d', now), format('%%d-8%015d', now), 1, nil, {}
 for i = 1, n do ids[i] = format(expiries and expiries[i] > 0 and sorted or plain, pseq + i) end
-local holders = groups < 8 and string.char(0x90 + 2 * groups) or string.char(0xdc, 0, 2 * groups)
+local holders = groups < 8 and string.char(0x90 + 2 * groups) or string.char(0xdc) .. struct.pack('>I2', 2 * groups)
+local late = {} -- members of `expiring`, each behind its key
 for g = 1, groups do
   local group, b = held[g], 5 + (g - 1) * BLOCK
   local stream = KEYS[b + 3]
@@ -117,7 +119,8 @@ for g = 1, groups do
         local id, blob = format('%d-9%015d', number, turn), string.sub(entry, unpack_limit(entry, 1, 0) + 1)
         reply = try('XADD', stream, id, 'e', pack(number, lane, now, expiry) .. '\0\0\0\0\144' .. blob)
         if type(reply) ~= 'table' then
-          reply = try('ZADD', KEYS[b + 2], format('%d', expiry), format('%016d:%d:%s', number, lane, id))
+          late[#late + 1], late[#late + 2] = KEYS[b + 2], format('%016d:%d:%s', number, lane, id)
+          reply = try('ZADD', KEYS[b + 2], format('%d', expiry), late[#late])
         end
       end
     end
@@ -134,26 +137,34 @@ if not problem then
   seq, journal_bytes = seq + n * groups, journal_bytes + #chunk
   local reply = try('XADD', KEYS[2], format('%d-0', seq), 'c', chunk)
   problem = type(reply) == 'table' and reply
+  if not problem then
+    for g = 1, groups do
+      fields[2 * g - 1] = 'g:' .. ARGV[8 + g]
+      fields[2 * g] = pack(unpack(held[g], DEPTH, RUNG))
+    end
+    reply = try('HSET', meta, 's', pack(seq, now, pseq + n, turn, journal_bytes, published + n, generation, began, until0,
+      until1, until_later), unpack(fields))
+    problem = type(reply) == 'table' and reply
+    if problem then
+      call('XDEL', KEYS[2], format('%d-0', seq))
+      call('XSETID', KEYS[2], format('%d-0', seq - n * groups))
+    end
+  end
 end
 
 -- A key of another type in the way, which nobody could foresee, leaves nothing behind.
 if problem then
+  for at = 1, #late, 2 do try('ZREM', late[at], late[at + 1]) end
   for g = 1, groups do
     for lane = 3, BLOCK do
       local stream = KEYS[5 + (g - 1) * BLOCK + lane]
       local found = try('XRANGE', stream, pseq + 1, '+')
       for _, entry in ipairs(found) do call('XDEL', stream, entry[1]) end
-      -- The number is given again, maybe in the same millisecond.
-      if #found > 0 then call('XSETID', stream, format('%d-18446744073709551615', pseq)) end
+      -- The number is given again, maybe in the same millisecond: the lane goes on behind all that it was given before.
+      if #found > 0 then call('XSETID', stream, format('%d-9%015d', pseq, began_turn)) end
     end
   end
   if window > 0 then call('HDEL', remembered, name, unpack(ARGV, marks + 1, marks + n)) end
   return problem
 end
-for g = 1, groups do
-  fields[2 * g - 1] = 'g:' .. ARGV[8 + g]
-  fields[2 * g] = pack(unpack(held[g], DEPTH, RUNG))
-end
-call('HSET', meta, 's', pack(seq, now, pseq + n, turn, journal_bytes, published + n, generation, began, until0, until1,
-  until_later), unpack(fields))
 return 1

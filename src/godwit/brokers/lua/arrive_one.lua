@@ -66,16 +66,23 @@ local problem = type(stored) == 'table' and stored
 if not problem then
   local noted = redis.pcall('XADD', KEYS[2], format('%d-0', seq + 1), 'c', chunk)
   problem = type(noted) == 'table' and noted
+  if not problem then
+    local saved = redis.pcall('HSET', meta, 's', pack(seq + 1, now, pseq + 1, turn, journal_bytes + #chunk, published + 1,
+      generation, began, until0, until1, until_later), field, pack(depth, bytes, leased_bytes, flow, e0, e1, e2, e3, rung))
+    problem = type(saved) == 'table' and saved
+    if problem then
+      call('XDEL', KEYS[2], format('%d-0', seq + 1))
+      call('XSETID', KEYS[2], format('%d-0', seq))
+    end
+  end
   if problem then
-    -- The number is given again, maybe in the same millisecond.
+    -- The number is given again, maybe in the same millisecond: the lane goes on behind all that it was given before.
     call('XDEL', KEYS[8], id)
-    call('XSETID', KEYS[8], format('%d-18446744073709551615', pseq))
+    call('XSETID', KEYS[8], format('%d-9%015d', pseq, turn))
   end
 end
 if problem then -- a key of another type in the way, which nobody could foresee, leaves nothing behind
   if window > 0 then call('HDEL', KEYS[3 + generation], mark) end
   return problem
 end
-call('HSET', meta, 's', pack(seq + 1, now, pseq + 1, turn, journal_bytes + #chunk, published + 1, generation, began, until0,
-  until1, until_later), field, pack(depth, bytes, leased_bytes, flow, e0, e1, e2, e3, rung))
 return 1

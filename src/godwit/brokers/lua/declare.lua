@@ -33,36 +33,37 @@ if trouble then return trouble end
 if not epoch then
   epoch = ARGV[6]
   pseq = tonumber(ARGV[9])
-  redis.call('HSET', meta, 'epoch', epoch)
+  put(meta, {'epoch', epoch})
 end
 local next_version = ARGV[8]
 if next_version == '' then
-  next_version = redis.call('HINCRBY', meta, 'v', 1)
+  next_version = count_up(meta, 'v', 1)
 else
-  redis.call('HSET', meta, 'v', next_version)
+  put(meta, {'v', next_version})
 end
 local partitions = tonumber(ARGV[10])
-if partitions > tonumber(redis.call('HGET', meta, 'parts') or 1) then redis.call('HSET', meta, 'parts', partitions) end
+if partitions > tonumber(redis.call('HGET', meta, 'parts') or 1) then put(meta, {'parts', partitions}) end
 if kept[4] and partitions > tonumber(string.match(kept[4], '"partitions":(%d+)') or 1) then
-  redis.call('HSET', meta, 'grown', now)
+  put(meta, {'grown', now})
 end
-redis.call('HSET', meta, 'spec', ARGV[4], 'groups', ARGV[5])
+put(meta, {'spec', ARGV[4], 'groups', ARGV[5]})
 if present == '' then
   published = 0
-  redis.call('HSET', meta, 'duplicates', 0)
+  put(meta, {'duplicates', 0})
   write('queue_created', nil, nil, nil, {'\145' .. string.char(0xc6) .. struct.pack('>I4', #ARGV[4]) .. ARGV[4]})
 end
 for g = 1, groups do
   local b, at = 3 + (g - 1) * BLOCK, 10 + 11 * (g - 1)
   local name, spec, new = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
-  local held = gauge(b, name, kept[4 + g]) or gauge(b, name, pack(0, 0, 0, 0, 0, 0, 0, 0, 0))
+  local held = gauge(b, name, kept[4 + g] or pack(0, 0, 0, 0, 0, 0, 0, 0, 0))
+  held.saved = kept[4 + g]
   held.flow = (ARGV[at + 9] ~= '0' or ARGV[at + 10] ~= '0') and 1 or 0
-  redis.call('HSET', KEYS[b + GROUP], 'mc', ARGV[at + 4], 'ma', ARGV[at + 5], 'bmin', ARGV[at + 6], 'bmax', ARGV[at + 7],
-    'fo', ARGV[at + 8], 'fm', ARGV[at + 9], 'fb', ARGV[at + 10], 'ordered', ARGV[at + 11])
+  put(KEYS[b + GROUP], {'mc', ARGV[at + 4], 'ma', ARGV[at + 5], 'bmin', ARGV[at + 6], 'bmax', ARGV[at + 7],
+    'fo', ARGV[at + 8], 'fm', ARGV[at + 9], 'fb', ARGV[at + 10], 'ordered', ARGV[at + 11]})
   if new then
-    redis.call('HSET', KEYS[b + GROUP], 'looked', now, 'run', ARGV[#ARGV], 'dropped', 0, 'pulls', 0,
-      'letters', redis.call('HGET', meta, 'letters:' .. name) or 0)
-    redis.call('HDEL', meta, 'letters:' .. name)
+    put(KEYS[b + GROUP], {'looked', now, 'run', ARGV[#ARGV], 'dropped', 0, 'pulls', 0,
+      'letters', redis.call('HGET', meta, 'letters:' .. name) or 0})
+    drop('HDEL', meta, 'letters:' .. name)
     write('group_created', name, nil, 0, {'\145' .. string.char(0xc6) .. struct.pack('>I4', #spec) .. spec})
   end
   ring(b) -- other limits may let more through

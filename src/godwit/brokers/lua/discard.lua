@@ -20,7 +20,7 @@ for i = 1, n do
   local entry = redis.call('XRANGE', stream, id, id)[1]
   if entry then
     local c = parse(entry[2][6])
-    redis.call('XDEL', stream, id)
+    drop('XDEL', stream, id)
     if not rows[g] then
       rows[g] = {}
       order[#order + 1] = g

@@ -21,15 +21,16 @@ for g = 1, groups do gauge(2 + (g - 1) * BLOCK, ARGV[5 + g], kept[3 + g]) end
 for i = 1, n do
   local g, member = tonumber(ARGV[5 + groups + 2 * i - 1]), ARGV[5 + groups + 2 * i]
   local b = 2 + (g - 1) * BLOCK
-  if redis.call('ZSCORE', KEYS[b + LEASES], member) == false then
+  local c = at_member(b, member)
+  if not c then
     refused[#refused + 1] = {g, member, i}
   else
-    local c = at_member(b, member)
     redis.call('ZADD', KEYS[b + LEASES], now + length, member)
+    undo(function() redis.call('ZADD', KEYS[b + LEASES], c.deadline, member) end)
     if length ~= c.length then
-      redis.call('HSET', KEYS[b + BATCHES], member, length)
+      put(KEYS[b + BATCHES], {member, length})
       local shortest = redis.call('HGET', KEYS[b + GROUP], 'shortest')
-      if shortest and length < tonumber(shortest) then redis.call('HSET', KEYS[b + GROUP], 'shortest', length) end
+      if shortest and length < tonumber(shortest) then put(KEYS[b + GROUP], {'shortest', length}) end
     end
     local key = g .. ':' .. c.worker
     if not rows[key] then

@@ -157,13 +157,20 @@ for g = 1, groups do
 end
 if groups == 0 or mode == 'inbox' then redis.call('HSET', meta, 'w', '') end
 
+local function remember_later(pairs)
+  redis.call('ZADD', KEYS[5], unpack(pairs))
+  undo(function()
+    for n = 2, #pairs, 2 do redis.call('ZREM', KEYS[5], pairs[n]) end
+  end)
+end
+
 if mode == 'moved' then
   local moved = {}
   for _, i in ipairs(fresh) do
     moved[#moved + 1] = now + 600000
     moved[#moved + 1] = ARGV[tickets + i]
   end
-  if #moved > 0 then redis.call('ZADD', KEYS[5], unpack(moved)) end
+  if #moved > 0 then remember_later(moved) end
 elseif window > 0 and #fresh > 0 then
   local pairs_now, pairs_later, ends_at = {}, {}, format('%.0f', now + window)
   local at = 0
@@ -180,21 +187,23 @@ elseif window > 0 and #fresh > 0 then
       at = at + 2
     end
   end
-  if #pairs_later > 0 then redis.call('ZADD', KEYS[5], unpack(pairs_later)) end
+  if #pairs_later > 0 then remember_later(pairs_later) end
   if at > 0 then
     if now - began >= window and (generation == 0 and until1 or until0) <= now then
       generation, began = 1 - generation, now
       redis.call('UNLINK', KEYS[3 + generation])
     end
-    redis.call('HSET', KEYS[3 + generation], unpack(pairs_now))
+    local remembered = KEYS[3 + generation]
+    redis.call('HSET', remembered, unpack(pairs_now))
+    undo(function()
+      for n = 1, at, 2 do redis.call('HDEL', remembered, pairs_now[n]) end
+    end)
     if generation == 0 then until0 = math.max(until0, now + window) else until1 = math.max(until1, now + window) end
   end
 end
 if mode == 'inbox' and #fresh + #repetitions > 0 then
-  local entries = {}
-  for _, i in ipairs(fresh) do entries[#entries + 1] = ARGV[tickets + i] end
-  for _, i in ipairs(repetitions) do entries[#entries + 1] = ARGV[tickets + i] end
-  redis.call('XDEL', KEYS[6], unpack(entries))
+  for _, i in ipairs(fresh) do drop('XDEL', KEYS[6], ARGV[tickets + i]) end
+  for _, i in ipairs(repetitions) do drop('XDEL', KEYS[6], ARGV[tickets + i]) end
 end
 
 local first = pseq
@@ -205,7 +214,7 @@ local function each(group, g)
 --@include _copies
   local gone = dropped[g]
   local b = group.b
-  local enqueued, scheduled, drops, dead = {}, {}, {}, {}
+  local enqueued, scheduled, left_out, dead = {}, {}, {}, {}
   for place, i in ipairs(fresh) do
     local one, number = odd[i] or {i, 0, expiries and expiries[i] or 0, 0, 0, 0}, first + place
     local blob = ARGV[blobs + i]
@@ -213,7 +222,7 @@ local function each(group, g)
     if one[4] ~= 0 and one[4] ~= g then
       -- addressed to another group
     elseif gone and gone[i] then
-      drops[#drops + 1] = '\147' .. pack(id, number, bytes)
+      left_out[#left_out + 1] = '\147' .. pack(id, number, bytes)
     else
       local ordered = group.ordered and type(key) == 'string'
       local lane = string.byte(lanes, i) - 48
@@ -231,18 +240,18 @@ local function each(group, g)
         letter(b, c, 'permanent')
         dead[#dead + 1] = end_row(c, nil, 'permanent')
       elseif one[2] == 0 and one[3] == 0 and not ordered then
-        redis.call('XADD', KEYS[b + LANE + lane], number .. tail, 'e', blob)
+        add_entry(b, lane, format('%.0f', number) .. tail, blob)
         group.held.depth, group.held.bytes = group.held.depth + 1, group.held.bytes + bytes
       else
         admit(b, c, group.ordered)
       end
     end
   end
-  if #drops > 0 then redis.call('HINCRBY', KEYS[b + GROUP], 'dropped', #drops) end
+  if #left_out > 0 then count_up(KEYS[b + GROUP], 'dropped', #left_out) end
   local after = group.depth + #enqueued + #scheduled
   write('enqueued', group.name, nil, after, enqueued)
   write('scheduled', group.name, nil, after, scheduled)
-  write('dropped', group.name, nil, after, drops)
+  write('dropped', group.name, nil, after, left_out)
   write('dead_lettered', group.name, nil, after - #dead, dead)
 end
 
@@ -250,7 +259,7 @@ for g = 1, groups do each(fill[g], g) end
 if #repetitions > 0 then
   local rows = {}
   for place, i in ipairs(repetitions) do rows[place] = '\145' .. pack(ARGV[ids + i]) end
-  redis.call('HINCRBY', meta, 'duplicates', #repetitions)
+  count_up(meta, 'duplicates', #repetitions)
   write('duplicate', nil, nil, nil, rows)
 end
 published = published + #fresh

@@ -18,8 +18,8 @@ local max_bytes, token, part, run = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]
 local held, state = gauge(b, name, kept[4]), KEYS[b + GROUP]
 if not held then return {'gone'} end
 held.rung = 0
-local conf = redis.call('HMGET', state, 'looked', 'shortest', 'run', 'fm', 'fb', 'pulls', 'ordered', 'fo', 'c0', 'c1', 'c2',
-  'c3')
+local FIELDS = {'looked', 'shortest', 'run', 'fm', 'fb', 'pulls', 'ordered', 'fo', 'c0', 'c1', 'c2', 'c3'}
+local conf = redis.call('HMGET', state, unpack(FIELDS))
 local leased = redis.call('ZCARD', KEYS[b + LEASES])
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 
@@ -39,6 +39,7 @@ if outage or math.min(lease_due, delay_due, expiry_due) <= now then
 --@include _copies
 --@include _care
     care(b, name, configuration(b), run)
+    save()
   end
   look_after()
   -- Care may have changed it: read again what is needed.
@@ -56,7 +57,7 @@ local FACTS = #answer
 local given, taken, bytes, full, headed = FACTS, 0, 0, false, false
 local before = part < 0 and 0 or part
 local bounded = max_bytes > 0 or flow_bytes > 0
-local members, rows, unexpiring = {}, {}, {}
+local members, rows, unexpiring, expiries = {}, {}, {}, {}
 local deadline, ending = format('%.0f', now + length), ':' .. token
 
 local function fits(size)
@@ -82,8 +83,9 @@ local function lease_headed(source, ref, value)
   if bounded and not fits(size) then return false end
   lease(source, ref, value, size)
   headed = true
-  if expiry > 0 then
+  if expiry ~= 0 then
     unexpiring[#unexpiring + 1] = format('%016.0f', seq) .. (source == 'p' and '' or ':' .. source .. ':' .. ref)
+    expiries[#unexpiring] = expiry
   end
   return true
 end
@@ -94,8 +96,13 @@ local function take_again(lane)
   if #found == 0 then return end
   local values = redis.call('HMGET', KEYS[b + PARKED], unpack(found))
   for n = 1, #found do
-    if not lease_headed('p', found[n], values[n]) then return end
+    if values[n] and not lease_headed('p', found[n], values[n]) then return end
     redis.call('ZREM', KEYS[b + AGAIN], found[n])
+    if values[n] then
+      undo(function() redis.call('ZADD', KEYS[b + AGAIN], from + found[n], found[n]) end)
+    else
+      put(state, {'recount', 1}) -- its copy is gone
+    end
   end
 end
 
@@ -155,9 +162,16 @@ end
 
 if taken > 0 then
   redis.call('ZADD', KEYS[b + LEASES], unpack(members))
+  undo(function()
+    for n = 2, #members, 2 do redis.call('ZREM', KEYS[b + LEASES], members[n]) end
+    redis.call('HDEL', KEYS[b + BATCHES], token)
+  end)
   redis.call('HSET', KEYS[b + BATCHES], token, pack({worker, now, length}))
   if #unexpiring > 0 then
     redis.call('ZREM', KEYS[b + EXPIRING], unpack(unexpiring))
+    undo(function()
+      for n, member in ipairs(unexpiring) do redis.call('ZADD', KEYS[b + EXPIRING], expiries[n], member) end
+    end)
     expiry_due = first(EXPIRING)
   end
   lease_due = math.min(lease_due, now + length)
@@ -178,6 +192,17 @@ if taken > 0 then
   end
 end
 redis.call('HSET', state, unpack(changed))
+if taken > 0 then
+  undo(function()
+    for n = 1, #changed, 2 do
+      local field, before = changed[n], nil
+      for at, name in ipairs(FIELDS) do
+        if name == field then before = conf[at] end
+      end
+      if before then redis.call('HSET', state, field, before) else redis.call('HDEL', state, field) end
+    end
+  end)
+end
 if taken < limit or limit <= 0 then
   local due = math.min(lease_due, delay_due, expiry_due)
   if due < math.huge then answer[3] = math.max(due - now, 0) end

@@ -36,14 +36,28 @@ if #ref - dash == 16 then
 end
 local till, size = unpack_limit(value, 4, from)
 
-call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
-call('ZADD', KEYS[4], format('%d', now + length), source .. ref .. ':' .. token)
-call('HSET', KEYS[5], token, pack({worker, now, length}))
+local member = source .. ref .. ':' .. token
 local chunk = '\155' .. pack(3, kept[1], seq + 1, now, ARGV[2], name, worker, depth, token, now + length) .. '\145\149'
   .. pack(source .. ref) .. string.sub(value, from + 1, till)
-call('XADD', KEYS[2], format('%d-0', seq + 1), 'c', chunk)
-if leased > 0 and shortest and shortest <= length then length = shortest end
-call('HSET', KEYS[3], 'looked', format('%d', now), 'pulls', (conf[4] or 0) + 1, 'shortest', length, cursor, ref)
-call('HSET', meta, 's', pack(seq + 1, now, pseq, turn, journal_bytes + #chunk, published, generation, began, until0, until1,
-  until_later), field, pack(depth, bytes, leased_bytes + size, flow, e0, e1, e2, e3, 0))
+call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
+local ok, problem = pcall(function()
+  call('ZADD', KEYS[4], format('%d', now + length), member)
+  call('HSET', KEYS[5], token, pack({worker, now, length}))
+  call('XADD', KEYS[2], format('%d-0', seq + 1), 'c', chunk)
+  if leased > 0 and shortest and shortest <= length then length = shortest end
+  call('HSET', KEYS[3], 'looked', format('%d', now), 'pulls', (conf[4] or 0) + 1, 'shortest', length, cursor, ref)
+  call('HSET', meta, 's', pack(seq + 1, now, pseq, turn, journal_bytes + #chunk, published, generation, began, until0, until1,
+    until_later), field, pack(depth, bytes, leased_bytes + size, flow, e0, e1, e2, e3, 0))
+end)
+if not ok then -- what fails half-way leaves nothing behind
+  local try, before = redis.pcall, {looked = conf[1], pulls = conf[4], shortest = conf[2], [cursor] = conf[7]}
+  try('ZREM', KEYS[4], member)
+  try('HDEL', KEYS[5], token)
+  try('XDEL', KEYS[2], format('%d-0', seq + 1))
+  try('XSETID', KEYS[2], format('%d-0', seq))
+  for _, name in ipairs({'looked', 'pulls', 'shortest', cursor}) do
+    if before[name] then try('HSET', KEYS[3], name, before[name]) else try('HDEL', KEYS[3], name) end
+  end
+  return type(problem) == 'table' and problem or redis.error_reply(tostring(problem))
+end
 return {'ok', now, -1, 0, conf[5] == '1' and 1 or 0, 0, kept[2], source, ref, value}

@@ -19,7 +19,7 @@ local function counted(c)
   if not lowest or c.seq < lowest then lowest = c.seq end
   if not highest or c.seq > highest then highest = c.seq end
   if text(c.key) and redis.call('HGET', KEYS[b + HEADS], c.key) == format('%.0f', c.seq) then
-    redis.call('HDEL', KEYS[b + HEADS], c.key)
+    drop('HDEL', KEYS[b + HEADS], c.key)
   end
 end
 
@@ -27,12 +27,11 @@ for lane = 0, 3 do
   local last = redis.call('HGET', KEYS[b + GROUP], 'c' .. lane)
   repeat
     local page = redis.call('XRANGE', KEYS[b + LANE + lane], last and '(' .. last or '-', '+', 'COUNT', 500)
-    local ids = {}
-    for n, entry in ipairs(page) do
+    for _, entry in ipairs(page) do
       counted(parse_entry(lane, entry[1], entry[2][2]))
-      ids[n] = entry[1]
+      drop('XDEL', KEYS[b + LANE + lane], entry[1])
+      last = entry[1]
     end
-    if #ids > 0 then redis.call('XDEL', KEYS[b + LANE + lane], unpack(ids)) end
   until #page < 500
 end
 local leased = {}
@@ -42,12 +41,14 @@ end
 for _, ref in ipairs(redis.call('HKEYS', KEYS[b + PARKED])) do
   if not leased[ref] then
     counted(parse(redis.call('HGET', KEYS[b + PARKED], ref)))
-    redis.call('HDEL', KEYS[b + PARKED], ref)
+    drop('HDEL', KEYS[b + PARKED], ref)
   end
 end
-redis.call('UNLINK', KEYS[b + AGAIN], KEYS[b + DELAYED], KEYS[b + BLOCKED], KEYS[b + EXPIRING])
-for lane = 0, 3 do held[lane] = 0 end
-redis.call('HDEL', KEYS[b + GROUP], 'y0', 'y1', 'y2', 'y3')
+for _, key in ipairs({AGAIN, DELAYED, BLOCKED, EXPIRING}) do drop('UNLINK', KEYS[b + key]) end
+for lane = 0, 3 do
+  held[lane] = 0
+  drop('HDEL', KEYS[b + GROUP], 'y' .. lane)
+end
 if count > 0 then
   held.depth, held.bytes = held.depth - count, held.bytes - bytes
   write('purged', name, nil, depth(b), {'\147' .. pack(count, lowest, highest)})

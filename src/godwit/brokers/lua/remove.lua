@@ -41,22 +41,23 @@ for g = 1, #ARGV - 5 do
   end
   all_in(KEYS[b + LETTERS], function(entry) return seq_in(entry[2][6]) end)
   for _, value in ipairs(redis.call('HVALS', KEYS[b + PARKED])) do counted(seq_in(value)) end
-  redis.call('HSET', meta, 'letters:' .. ARGV[5 + g], redis.call('HGET', KEYS[b + GROUP], 'letters') or 0)
-  redis.call('HDEL', meta, 'g:' .. ARGV[5 + g])
-  for place = 1, BLOCK - 1 do redis.call('UNLINK', KEYS[b + place]) end
+  put(meta, {'letters:' .. ARGV[5 + g], redis.call('HGET', KEYS[b + GROUP], 'letters') or 0})
+  drop('HDEL', meta, 'g:' .. ARGV[5 + g])
+  for at = 1, BLOCK - 1 do drop('UNLINK', KEYS[b + at]) end
   ring(b) -- those who wait there are told
   redis.call('PEXPIRE', KEYS[b + WAKE], 10000)
 end
 local row = {'\147' .. pack(count, lowest, highest)}
 if group == '' then
-  redis.call('UNLINK', KEYS[3], KEYS[4], KEYS[5])
-  redis.call('HDEL', meta, 'spec', 'groups')
+  for n = 3, 5 do drop('UNLINK', KEYS[n]) end
+  drop('HDEL', meta, 'spec')
+  drop('HDEL', meta, 'groups')
   generation, began, until0, until1, until_later = 0, 0, 0, 0, 0
   write('queue_removed', nil, nil, 0, row)
 else
-  redis.call('HSET', meta, 'groups', ARGV[5])
+  put(meta, {'groups', ARGV[5]})
   write('group_removed', group, nil, 0, row)
 end
-local next_version = redis.call('HINCRBY', meta, 'v', 1)
+local next_version = count_up(meta, 'v', 1)
 save()
 return {'ok', next_version}

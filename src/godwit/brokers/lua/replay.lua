@@ -13,6 +13,11 @@ for g = 1, tonumber(ARGV[4]) do fields[g] = 'g:' .. ARGV[9 + g] end
 --@include _copies
 local checking, groups, max_size, max_bytes = ARGV[3] == 'check', tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local lanes, bodies, n = tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
+local function answer_of(missing)
+  local answer = {'ok'}
+  for n = 1, #missing do answer[1 + n] = missing[n] end
+  return answer
+end
 local found, missing, order = {}, {}, {} -- groups in the order of their first letter in the call
 for g = 1, groups do
   found[g] = {}
@@ -37,7 +42,7 @@ for g = 1, groups do
   if #found[g] > 0 and max_size > 0 and depth(b) + #found[g] > max_size then return {'full', ARGV[9 + g], 'max_size'} end
   if #found[g] > 0 and max_bytes > 0 and gauges[b].bytes + bytes > max_bytes then return {'full', ARGV[9 + g], 'max_bytes'} end
 end
-if checking then return {'ok', unpack(missing)} end
+if checking then return answer_of(missing) end
 redis.call('HSET', meta, 'w', '') -- refused above maxmemory, before anything else has changed
 
 local function lane_of(priority)
@@ -49,7 +54,7 @@ for _, g in ipairs(order) do
   local b, rows = 2 + (g - 1) * BLOCK, {}
   local ordered = redis.call('HGET', KEYS[b + GROUP], 'ordered') == '1'
   for place, c in ipairs(found[g]) do
-    redis.call('XDEL', KEYS[b + LETTERS], c.letter)
+    drop('XDEL', KEYS[b + LETTERS], c.letter)
     local former = c.seq
     local at, _, _, _, _, priority, _, _, deliver_at, _, schedule, campaign = unpack_limit(c.blob, 11, 0)
     pseq = pseq + 1
@@ -68,4 +73,4 @@ for _, g in ipairs(order) do
   write('replayed', ARGV[9 + g], nil, depth(b), rows)
 end
 save()
-return {'ok', unpack(missing)}
+return answer_of(missing)

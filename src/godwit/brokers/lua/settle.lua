@@ -48,10 +48,10 @@ for i = 1, n do
   local g, member, verb, delay, kind, error, fingerprint, run, result = unpack(ARGV, at + 1, at + 9)
   g = tonumber(g)
   local b, conf = blocks[g], confs[g]
-  if not conf or redis.call('ZSCORE', KEYS[b + LEASES], member) == false then
+  local c = conf and at_member(b, member)
+  if not c then
     refused[#refused + 1] = i
   else
-    local c = at_member(b, member)
     if g ~= last_group or c.worker ~= last_worker then
       note(g, 'acked', c.worker)
       last_group, last_worker = g, c.worker

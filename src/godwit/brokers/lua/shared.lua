@@ -28,7 +28,7 @@ end
 
 local function remove(names)
   for _, name in ipairs(names) do
-    redis.call('HDEL', VALUES, 'k' .. name)
+    redis.call('HDEL', VALUES, 'k' .. name) -- names without a value are nothing: another try takes them away
     redis.call('ZREM', NAMES, name)
     redis.call('ZREM', ENDS, name)
   end
@@ -64,9 +64,11 @@ elseif what == 'put' then
   if (entry and string.format('%.0f', entry[1]) or '') ~= ARGV[5] then return false end
   local version = redis.call('HINCRBY', VALUES, 'version', 1)
   local ends = ARGV[6] == '' and 0 or now + tonumber(ARGV[6])
-  redis.call('HSET', VALUES, 'k' .. key, cmsgpack.pack({version, ends, ARGV[4]}))
+  -- The value comes behind what finds it: a script that ends between them has changed nothing that can be seen.
   redis.call('ZADD', NAMES, 0, key)
-  if ends > 0 then redis.call('ZADD', ENDS, ends, key) else redis.call('ZREM', ENDS, key) end
+  if ends > 0 then redis.call('ZADD', ENDS, ends, key) end
+  redis.call('HSET', VALUES, 'k' .. key, cmsgpack.pack({version, ends, ARGV[4]}))
+  if ends == 0 then redis.pcall('ZREM', ENDS, key) end
   return version
 elseif what == 'delete' then
   return remove({key})
@@ -75,4 +77,9 @@ elseif what == 'scan' then
 elseif what == 'clear' then
   return remove(redis.call('ZRANGEBYLEX', NAMES, '[' .. key, '(' .. ARGV[4], 'LIMIT', 0, ARGV[5]))
 end
-return remove(redis.call('ZRANGEBYSCORE', ENDS, '-inf', now, 'LIMIT', 0, ARGV[4]))
+local due, ended = redis.call('ZRANGEBYSCORE', ENDS, '-inf', now, 'LIMIT', 0, ARGV[4]), {}
+for _, name in ipairs(due) do
+  if alive(name) then redis.call('ZREM', ENDS, name) else ended[#ended + 1] = name end -- it was written anew
+end
+remove(ended)
+return #due

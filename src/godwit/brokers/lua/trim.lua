@@ -34,9 +34,9 @@ for _, entry in ipairs(redis.call('XRANGE', journal, '-', '+', 'COUNT', MOST)) d
   if last > read_by_all then unread = unread + last - math.max(read_by_all, first - 1) end
 end
 if #gone > 0 then
-  redis.call('XDEL', journal, unpack(gone))
+  for n = 1, #gone do drop('XDEL', journal, gone[n]) end
   journal_bytes = journal_bytes - bytes
-  if unread > 0 then redis.call('HINCRBY', meta, 'jd', unread) end
+  if unread > 0 then count_up(meta, 'jd', unread) end
   save()
 end
 return {rows, #gone == MOST and 1 or 0}

@@ -1,7 +1,7 @@
 """The Lua scripts of `godwit/brokers/lua`, put together from their parts.
 
 A script is a file with its contract on top; a line `--@include name` stands for the file of that name, comments left
-out.
+out. A script that includes `_step` is taken back when it fails half-way: `_whole.lua` stands around it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
+_STEP: Final = "--@include _step\n"
 _COMMENT: Final = re.compile(r"^\s*--.*\n|\s+--[^'\n]*$", re.MULTILINE)
 
 
@@ -30,7 +31,10 @@ class Script(NamedTuple):
 @cache
 def script(name: str) -> Script:
     """Return the script `name`, its parts put in."""
-    source = _INCLUDE.sub(lambda found: _read(found[1]), _read(name))
+    body = _read(name)
+    if _STEP in body:
+        body = _read("_whole").replace("--@body\n", body)
+    source = _INCLUDE.sub(lambda found: _read(found[1]), body)
     source = _COMMENT.sub("", source)
     digest = sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, digest, f"redis.before_{name}", f"redis.after_{name}")

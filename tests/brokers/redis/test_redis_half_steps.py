@@ -1,0 +1,372 @@
+"""Scripts that fail half-way: at whichever command, a script has done everything or nothing.
+
+Each script runs with an error in place of its n-th command, for every n, against the same stored state; what is stored
+afterwards is what was stored before, or what the whole script stores. The script then runs again, without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, Final
+
+import hiredis
+import pytest
+import redis
+from msgspec import structs
+
+from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.redis import RedisBroker, keys
+from godwit.brokers.redis.arrivals import packed_one, plain_call
+from godwit.brokers.redis.scripts import script
+from godwit.brokers.redis.server import Servers
+from godwit.brokers.redis.taking import Order
+from godwit.core.clock import ManualClock, from_ms
+from godwit.core.envelope import Envelope, seal
+from godwit.core.failure import FailureKind, ProcessingError
+from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.names import AckId, GroupName, MessageId, QueueName
+from godwit.core.queues import GroupSpec, Overflow, QueueSpec
+from tests.servers.redis import RedisServer, fresh
+
+Q, DEAD, G, KEYED = QueueName("orders"), QueueName("dead"), GroupName("g"), GroupName("keyed")
+LEASE, SOON = timedelta(seconds=10), timedelta(seconds=5)
+INJECTED: Final = "ERR injected"
+HARNESS: Final = """
+local left, real = %d, redis
+local redis = setmetatable({
+  call = function(...)
+    left = left - 1
+    if left == 0 then error({err = '%s'}) end
+    return real.call(...)
+  end,
+  pcall = function(...)
+    left = left - 1
+    if left == 0 then return {err = '%s'} end
+    return real.pcall(...)
+  end,
+}, {__index = real})
+"""
+UNIMPORTANT: Final = frozenset({b"w", b"letters"})
+"""Fields that may change: numbers of dead letters that are left out, and what is written to be refused above maxmemory."""
+Saved = dict[bytes, bytes]
+Stored = dict[bytes, Any]
+
+
+class Shop:
+    """A broker whose queue has copies in every place, and the calls of scripts it made."""
+
+    def __init__(self, server: RedisServer, broker: RedisBroker, clock: ManualClock) -> None:
+        self.server, self.broker, self.clock = server, broker, clock
+        self.held: list[Delivery] = []
+        self.keyed: list[Delivery] = []
+
+    def now(self) -> datetime:
+        return from_ms(self.clock.now_ms())
+
+    def message(self, name: str, **fields: Any) -> Envelope:
+        return seal(Message(id=MessageId(name), queue=Q, payload=name, created_at=self.now(), **fields))
+
+    def later(self, name: str, **fields: Any) -> Envelope:
+        return self.message(name, scheduling=Scheduling(deliver_at=self.now() + SOON), **fields)
+
+    def expiring(self, name: str, after: timedelta = SOON, **fields: Any) -> Envelope:
+        return self.message(name, expires_at=self.now() + after, **fields)
+
+    async def pull(self, group: GroupName, limit: int) -> list[Delivery]:
+        return await self.broker.pull(Q, group, worker="w", limit=limit, lease=LEASE)
+
+    async def fill(self) -> None:
+        """Have copies in lanes, parked, delayed, blocked, leased and dead, of both groups."""
+        groups = [GroupSpec(name=G), GroupSpec(name=KEYED, message_ordering=True)]
+        await self.broker.declare(QueueSpec(name=DEAD))
+        await self.broker.declare(QueueSpec(name=Q, lanes=4, dead_letter_queue=DEAD, max_size=60), groups)
+        await self.broker.publish([self.message(f"a{n}", ordering_key=f"k{n % 2}", priority=30 * n) for n in range(4)])
+        for group in (G, KEYED):
+            (first, *_) = await self.pull(group, 2)
+            error = ProcessingError(message="no", timestamp=self.now())
+            await self.broker.settle([GiveUp(first.ack_id, FailureKind.PERMANENT, error)])
+        await self.broker.publish([self.message(f"b{n}", ordering_key=f"k{n % 2}") for n in range(6)])
+        await self.broker.publish([self.later("l1", ordering_key="k9"), self.later("l2"), self.later("l2")])
+        await self.broker.publish([self.expiring("e1", LEASE), self.expiring("e2"), self.expiring("e3", LEASE)])
+        await self.broker.publish([self.expiring("e4", LEASE), self.expiring("e5", SOON)])
+        self.held, self.keyed = await self.pull(G, 6), await self.pull(KEYED, 3)
+        await self.broker.settle([Nack(self.held[0].ack_id, timedelta(0)), Nack(self.held[1].ack_id, SOON)])
+        await self.broker.settle([Nack(self.keyed[0].ack_id, SOON)])
+        await self.broker.shared.put("a", b"1", expected=None, ttl=SOON)
+        await self.broker.shared.put("b", b"1", expected=None)
+
+
+Act = Callable[[Shop], Awaitable[object]]
+Call = tuple[str, Sequence[Any]]
+"""A script and what follows its text: the number of keys, keys, arguments."""
+
+
+async def settle_all(shop: Shop) -> None:
+    error = ProcessingError(message="no", timestamp=shop.now())
+    one, two, three, four = (each.ack_id for each in shop.held[2:6])
+    first, second = (each.ack_id for each in shop.keyed[1:3])
+    verbs: list[Settlement] = [
+        Nack(one, timedelta(0), error), Nack(two, SOON), GiveUp(three, FailureKind.PERMANENT), HandBack(four),
+        Ack(first), GiveUp(second, FailureKind.PERMANENT), Ack(AckId("orders#0#g#01-1:gone")),
+    ]  # fmt: skip
+    await shop.broker.settle(verbs)
+
+
+async def ack_fast(shop: Shop) -> None:
+    acks: list[Settlement] = [Ack(one.ack_id, run_ms=1) for one in shop.held[2:6]]
+    await shop.broker.settle([*acks[:2], Ack(shop.held[0].ack_id, run_ms=1), *acks[2:]])
+
+
+async def ack_all(shop: Shop) -> None:
+    await shop.broker.settle([Ack(one.ack_id, run_ms=1) for one in shop.held[2:6]])
+
+
+async def after_all(shop: Shop, act: Callable[[], Awaitable[object]]) -> None:
+    """Act when everything is due: leases, delays and expiries."""
+    shop.clock.advance(LEASE + SOON)
+    await act()
+
+
+async def replay(shop: Shop) -> None:
+    letters = await shop.broker.dead_letters.page(Q)
+    assert len(letters) == 2
+    await shop.broker.dead_letters.replay([one.id for one in letters])
+
+
+async def discard(shop: Shop) -> None:
+    await shop.broker.dead_letters.discard([one.id for one in await shop.broker.dead_letters.page(Q)])
+
+
+async def change(shop: Shop) -> None:
+    groups = [GroupSpec(name=G, max_crashes=9), GroupSpec(name=GroupName("new"), overflow=Overflow.DROP)]
+    await shop.broker.declare(QueueSpec(name=Q, lanes=4, max_size=8), groups)
+
+
+async def crowd(shop: Shop) -> None:
+    """Publish into a queue where one group drops what does not fit."""
+    await shop.broker.purge(Q, KEYED)
+    await shop.broker.purge(Q, G)
+    groups = [GroupSpec(name=G, overflow=Overflow.DROP), GroupSpec(name=KEYED, message_ordering=True, overflow=Overflow.DROP)]
+    await shop.broker.declare(QueueSpec(name=Q, lanes=4, max_size=6), groups)
+    await publish(shop)
+
+
+async def publish(shop: Shop) -> None:
+    await shop.broker.publish([
+        shop.message("p1", ordering_key="k0"), shop.message("p2", ordering_key="k7"), shop.later("p3"), shop.message("p4"),
+        shop.expiring("p5", LEASE), shop.message("p4"), shop.message("b1"), shop.message("p6", routing=Routing(consumer_group=G)),
+    ])  # fmt: skip
+
+
+async def inbox(shop: Shop) -> None:
+    with shop.server.client() as client:
+        client.xadd(Q, {"payload": '{"a": 1}'}, id="1-1")
+        client.xadd(Q, {"payload": "spoiled"}, id="1-2")
+    await shop.broker.maintain()
+
+
+async def trim(shop: Shop) -> None:
+    shop.clock.advance(timedelta(days=30))
+    await shop.broker.journal.trim()
+
+
+SCENES: Final[dict[str, tuple[str, Act]]] = {
+    "publish": ("publish", publish),
+    "publish with drops": ("publish", crowd),
+    "publish from the inbox": ("publish", inbox),
+    "publish dead letters": ("publish", lambda shop: shop.broker.maintain()),
+    "pull": ("pull", lambda shop: shop.pull(G, 5)),
+    "pull what is due": ("pull", lambda shop: after_all(shop, lambda: shop.pull(G, 50))),
+    "pull keys that are due": ("pull", lambda shop: after_all(shop, lambda: shop.pull(KEYED, 50))),
+    "settle": ("settle", settle_all),
+    "ack": ("ack", ack_all),
+    "ack what is gone": ("ack", ack_fast),
+    "extend": ("extend", lambda shop: shop.broker.extend([one.ack_id for one in shop.held], SOON)),
+    "cancel a head": ("cancel", lambda shop: shop.broker.cancel(Q, MessageId("a0"))),
+    "cancel in lanes": ("cancel", lambda shop: shop.broker.cancel(Q, MessageId("b5"))),
+    "cancel what is delayed": ("cancel", lambda shop: shop.broker.cancel(Q, MessageId("l1"))),
+    "purge": ("purge", lambda shop: shop.broker.purge(Q)),
+    "remove": ("remove", lambda shop: shop.broker.remove(Q)),
+    "remove a group": ("remove", lambda shop: shop.broker.remove(Q, KEYED)),
+    "declare": ("declare", change),
+    "declare a new queue": ("declare", lambda shop: shop.broker.declare(QueueSpec(name=QueueName("other")))),
+    "replay": ("replay", replay),
+    "discard": ("discard", discard),
+    "maintain": ("maintain", lambda shop: after_all(shop, shop.broker.maintain)),
+    "forget": ("forget", lambda shop: after_all(shop, shop.broker.maintain)),
+    "trim": ("trim", trim),
+    "shared put": ("shared", lambda shop: shop.broker.shared.put("c", b"2", expected=None, ttl=SOON)),
+    "shared put for ever": ("shared", lambda shop: shop.broker.shared.put("a", b"2", expected=1)),
+    "shared delete": ("shared", lambda shop: shop.broker.shared.delete("a")),
+}
+
+
+@contextmanager
+def recorded(monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> Iterator[list[tuple[Call, Saved]]]:
+    """Record the calls of scripts and, of each, what was stored before."""
+    calls: list[tuple[Call, Saved]] = []
+    run, run_each = Servers.run, Servers.run_each
+
+    def note(name: str, keys: Sequence[str], arguments: Sequence[Any], signed: bool) -> None:
+        calls.append(((name, [len(keys), *keys, *arguments, *(["run"] if signed else [])]), saved(client)))
+
+    async def noted(self: Servers, name: str, keys: Any, arguments: Any, *, signed: bool = False, **more: Any) -> Any:
+        note(name, keys, arguments, signed)
+        return await run(self, name, keys, arguments, signed=signed, **more)
+
+    async def noted_each(self: Servers, name: str, each: Any, *, signed: bool = False) -> Any:
+        for keys, arguments in each:
+            note(name, keys, arguments, signed)
+        return await run_each(self, name, each, signed=signed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Servers, "run", noted)
+        patch.setattr(Servers, "run_each", noted_each)
+        yield calls
+
+
+def saved(client: redis.Redis) -> Saved:
+    """Return all keys as the server itself writes them down."""
+    return {key: client.dump(key) for key in client.keys()}
+
+
+def restore(client: redis.Redis, keys: Saved) -> None:
+    client.flushall()
+    with client.pipeline(transaction=False) as pipe:
+        for key, value in keys.items():
+            pipe.restore(key, 0, value)
+        pipe.execute()
+
+
+def stored(client: redis.Redis) -> Stored:
+    """Return what is stored, without what may change."""
+    found: Stored = {}
+    for key in client.keys():
+        kind = client.type(key)
+        if b":wake:" in key:
+            continue
+        if kind == b"hash":
+            found[key] = {field: value for field, value in client.hgetall(key).items() if field not in UNIMPORTANT}
+        elif kind == b"zset":
+            found[key] = dict(client.zrange(key, 0, -1, withscores=True))
+        elif kind == b"stream":
+            found[key] = client.xrange(key)
+    return {key: value for key, value in found.items() if value}
+
+
+def run(client: redis.Redis, call: Call, failing: int = 0) -> object:
+    """Run a script, with an error in place of a command; return its answer, or the error."""
+    name, words = call
+    try:
+        return client.execute_command("EVAL", HARNESS % (failing, INJECTED, INJECTED) + script(name).source, *words)
+    except redis.ResponseError as error:
+        return error
+
+
+def commands_of(client: redis.Redis, call: Call) -> int:
+    """Run a script; return how many commands it has."""
+    name, words = call
+    body = f"local function body()\n{script(name).source}\nend\nbody()\nreturn -left"
+    return int(client.execute_command("EVAL", HARNESS % (0, INJECTED, INJECTED) + body, *words))
+
+
+def check(client: redis.Redis, call: Call, before: Saved) -> int:
+    """Let a script fail at each of its commands; return how many those are."""
+    restore(client, before)
+    at_first = stored(client)
+    many = commands_of(client, call)
+    whole = stored(client)
+    for number in range(1, many + 1):
+        restore(client, before)
+        failed = run(client, call, number)
+        now = stored(client)
+        where = f"{call[0]}, command {number} of {many}, answer {failed!r}"
+        assert now in (at_first, whole), f"half a step: {where}: {difference(at_first, now)}"
+        if isinstance(failed, redis.ResponseError):
+            assert "injected" in str(failed), where
+        if now == at_first != whole:
+            again = run(client, call)
+            assert not isinstance(again, redis.ResponseError), f"{where}: the next one fails: {again}"
+            assert stored(client) == whole, f"{where}: the next one differs: {difference(whole, stored(client))}"
+    return many
+
+
+def difference(one: Stored, other: Stored) -> str:
+    return "; ".join(f"{key!r}: {one.get(key)} -> {other.get(key)}" for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+
+
+@asynccontextmanager
+async def opened_shop() -> AsyncIterator[Shop]:
+    server, clock = fresh(), ManualClock()
+    async with RedisBroker(server.url, now=lambda: str(clock.now_ms())) as broker:
+        shop = Shop(server, broker, clock)
+        await shop.fill()
+        yield shop
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_a_script_that_fails_at_any_command_has_done_all_or_nothing(scene: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, act = SCENES[scene]
+    async with opened_shop() as shop:
+        with shop.server.client() as client:
+            with recorded(monkeypatch, client) as calls:
+                await act(shop)
+            wanted = [(call, before) for call, before in calls if call[0] == name]
+            assert sum(check(client, *each) for each in wanted[-2:]) > 2
+
+
+def plain(shop: Shop, *messages: Envelope) -> Call:
+    known = shop.broker._catalog.known(Q)
+    assert known is not None
+    made = plain_call(known, messages)
+    assert made is not None
+    name, names, words = made
+    return name, [len(names), *names, str(shop.clock.now_ms()), Q, *words]
+
+
+@pytest.mark.parametrize("expires", [False, True])
+async def test_a_chunk_that_fails_at_any_command_is_stored_or_not(expires: bool) -> None:
+    async with opened_shop() as shop:
+        await shop.broker.declare(QueueSpec(name=DEAD), [GroupSpec(name=GroupName("second"))])
+        await shop.broker.declare(QueueSpec(name=Q, lanes=4), [GroupSpec(name=G)])
+        spans = [SOON * 3, SOON, SOON * 2] if expires else []
+        messages = [shop.expiring(f"x{n}", span) for n, span in enumerate(spans)]
+        messages += [shop.message("y1"), shop.message("y2", priority=90)]
+        with shop.server.client() as client:
+            before = saved(client)
+            assert check(client, plain(shop, *messages), before) > 5
+            assert check(client, plain(shop, shop.message("z")), before) > 5
+
+
+@pytest.mark.parametrize("expires", [False, True])
+async def test_one_message_that_fails_at_any_command_is_stored_or_not(expires: bool) -> None:
+    async with opened_shop() as shop:
+        await shop.broker.declare(QueueSpec(name=DEAD, lanes=4))
+        known = await shop.broker._catalog.ask(DEAD)
+        envelope = shop.expiring("x") if expires else shop.message("x")
+        envelope = structs.replace(envelope, queue=DEAD)
+        words = read_command(packed_one(known, envelope, str(shop.clock.now_ms())))
+        with shop.server.client() as client:
+            assert check(client, ("arrive_one", words[2:]), saved(client)) > 4
+
+
+async def test_a_pull_of_one_that_fails_at_any_command_leased_it_or_not() -> None:
+    async with opened_shop() as shop:
+        await shop.broker.publish([structs.replace(shop.message("x"), queue=DEAD)])
+        order = Order(DEAD, GroupName("default"), "w", 10_000, 0)
+        with shop.server.client() as client:
+            client.delete(keys.wake(DEAD, "default"))
+            _, command = shop.broker._taker.waiting(order, SimpleNamespace(run_id="run"))
+            client.hset(keys.block(DEAD, "default")[0], "run", "run")
+            assert check(client, ("pull_one", command[2:]), saved(client)) > 5
+
+
+def read_command(packed: bytes) -> list[bytes]:
+    """Return the words of a command as it is sent."""
+    reader = hiredis.Reader()
+    reader.feed(packed)
+    words: list[bytes] = reader.gets()
+    return words
