@@ -11,6 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.journal import LAYOUTS, Chunk, Event, Position
+from godwit.core.journal_limits import fitting
+from godwit.core.limits import EARLIEST_MS, LATEST_MS, bounded_ms
 from godwit.core.recording import Arrival, Batch, CopyChange, InstanceWork, LetterFacts, Removal, Step
 from godwit.core.statuses import Status
 
@@ -30,10 +32,12 @@ def batches(pieces: Iterable[Piece], *, only: str | None = None) -> Iterator[Bat
             if position is not None and chunk.epoch == position.epoch and chunk.last_seq <= position.seq:
                 continue
             seen = position.seq if position is not None and position.epoch == chunk.epoch else 0
+            unusable = len(batch.unusable)
             _take(batch, chunk, seen, only)
-            begin = batch.steps[shard].before if shard in batch.steps else position
+            former = batch.steps.get(shard) or Step(shard, position, position or Position(chunk.epoch, 0), 0)
             position = Position(chunk.epoch, chunk.last_seq)
-            batch.steps[shard] = Step(shard, begin, position, chunk.at)
+            lost = former.lost + len(batch.unusable) - unusable
+            batch.steps[shard] = Step(shard, former.before, position, bounded_ms(chunk.at), lost)
             if batch.removal is not None:
                 batch.removal = msgspec.structs.replace(batch.removal, shard=shard)
                 yield batch
@@ -45,11 +49,16 @@ def batches(pieces: Iterable[Piece], *, only: str | None = None) -> Iterator[Bat
 def _take(batch: Batch, chunk: Chunk, seen: int, only: str | None) -> None:
     """Carry out the rows of a chunk beyond `seen`."""
     rows = chunk.rows[seen - chunk.first_seq + 1 :] if seen >= chunk.first_seq else chunk.rows
+    if not EARLIEST_MS <= chunk.at <= LATEST_MS:
+        chunk = msgspec.structs.replace(chunk, at=bounded_ms(chunk.at))
+    told = len(rows)
+    rows = fitting(chunk.event, rows, batch.unusable.append)
     if only is not None and chunk.event not in REMOVALS:
         rows = [row for row in rows if row[0] == only]
-        if not rows:
-            return
-    batch.rows += len(rows)
+        told = len(rows)
+    batch.rows += told
+    if not rows and chunk.event not in REMOVALS:
+        return
     _TAKERS[chunk.event](batch, chunk, rows)
 
 
@@ -57,6 +66,8 @@ def _ignore(_batch: Batch, _chunk: Chunk, _rows: list[list[Any]]) -> None:
     """Nothing of the state changes."""
 
 
+UNKNOWN: Final = "unknown"
+"""The type of a message whose arrival does not tell it."""
 REMOVALS: Final = frozenset({Event.QUEUE_REMOVED, Event.GROUP_REMOVED, Event.PURGED})
 _ARRIVAL_WIDTH: Final = len(LAYOUTS[Event.ENQUEUED])
 _FORMER: Final = LAYOUTS[Event.REPLAYED].index("former_seq")
@@ -79,7 +90,7 @@ def _arrive(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
         known = batch.arrivals.get(message_id)
         if known is None or known.body is None:
             batch.arrivals[message_id] = Arrival(
-                queue, message_id, kind, priority, deliver_at, expires_at, body, at, total or 1
+                queue, message_id, kind or UNKNOWN, priority or 0, deliver_at, expires_at, body, at, total or 1
             )
 
 
@@ -193,7 +204,7 @@ def _remove(batch: Batch, chunk: Chunk, _rows: list[list[Any]]) -> None:
 
 
 def _create(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
-    body = rows[-1][0] or b"{}"
+    body = (rows[-1][0] if rows[-1] else None) or b"{}"
     if chunk.event is Event.QUEUE_CREATED:
         batch.queues[chunk.queue] = (body, chunk.at)
     else:

@@ -159,12 +159,13 @@ class Removal(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """From where to where a batch leads in one shard; `at` is the time of the last row."""
+    """From where to where a batch leads in one shard; `at` is the time of the last row, `lost` counts unusable rows."""
 
     shard: str
     before: Position | None
     after: Position
     at: int
+    lost: int = 0
 
 
 class Batch:
@@ -173,6 +174,8 @@ class Batch:
     def __init__(self) -> None:
         self.steps: dict[str, Step] = {}
         self.rows = 0
+        self.unusable: list[str] = []
+        """Why rows were left out: they cannot be recorded."""
         self.copies: dict[Address, CopyChange] = {}
         self.arrivals: dict[str, Arrival] = {}
         self.letters: dict[Address, LetterFacts | None] = {}

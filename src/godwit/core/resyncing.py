@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from godwit.core.coalescing import UNKNOWN
 from godwit.core.journal import Position
 from godwit.core.projection import CopyState
 from godwit.core.recording import Address, Arrival, Batch, CopyChange, LetterFacts, Step
 from godwit.core.statuses import Status
 
 _STATUS_OF: Final = {"waiting": Status.PENDING, "leased": Status.PROCESSING, "dead": Status.FAILED}
-UNKNOWN: Final = "unknown"
-
 
 Known = Iterable[tuple[Address, str]]
 """Addresses of open copies, with their message ids."""

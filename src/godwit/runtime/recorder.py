@@ -10,75 +10,30 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-import msgspec
-
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.coalescing import Piece, batches
-from godwit.core.errors import BrokerError, JournalLost, StoreError
+from godwit.core.error_text import error_text
+from godwit.core.errors import BrokerError, JournalDamaged, JournalLost, StoreError
 from godwit.core.faults import reach
 from godwit.core.journal import Position, decode_chunk, numbers_of, shard_parts
 from godwit.core.logs import get_logger
 from godwit.core.recording import Address, Batch
 from godwit.core.resyncing import forgotten, resynced
+from godwit.runtime.recorder_apart import ShardRecorder
+from godwit.runtime.recorder_pace import GATHER, Pace, RecorderLag
+from godwit.runtime.troubles import Troubles
 from godwit.store.contract import Messages
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 READER: Final = "recorder"
-GATHER: Final = timedelta(milliseconds=100)
-"""How long transitions are gathered into one transaction."""
 LONGEST_IDLE: Final = timedelta(milliseconds=800)
 """How long what other processes did may stay unseen while nothing happens in this one."""
 STANDBY: Final = timedelta(seconds=5)
-PATIENCE: Final = 80
-"""How many times as long as it worked a recorder rests that cannot keep up anyway."""
-LONGEST_REST: Final = timedelta(seconds=1)
-HOPELESS: Final = 2
-"""How many times as fast as it is recorded the journal grows then; below, resting half of the time is enough."""
-BEHIND_MOST: Final = 500_000
-"""Rows; beyond, those who fill the journal have to wait for the recorder: it must not be trimmed unread."""
 COMMIT_EVERY_MS: Final = 1_000
 RETAIN_EVERY_MS: Final = 600_000
 
 log = get_logger(__name__)
-
-
-class RecorderLag(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the recorder is behind: rows seen and not yet recorded, and how long ago everything was recorded."""
-
-    rows: int
-    seconds: float
-
-
-class Pace:
-    """How a recorder shares the machine with those whose work it records.
-
-    While the journal grows faster than anybody could record it, recording yields to the work: a backlog is worked off
-    at nearly the speed of the bare broker and recorded when it is done. What is not recorded yet is looked up in the
-    journal (`runtime/status.py`), so that nothing is seen later for it.
-    """
-
-    def __init__(self) -> None:
-        self._rows = self._looked_ms = 0
-        self._growth: float | None = None
-        """Rows in a millisecond, between the last two looks; None before the second."""
-
-    def looked(self, rows: int, now_ms: int) -> None:
-        """Take note of how many rows were ever written."""
-        if self._looked_ms and now_ms > self._looked_ms:
-            self._growth = max(0, rows - self._rows) / (now_ms - self._looked_ms)
-        self._rows, self._looked_ms = rows, now_ms
-
-    def rest(self, recorded: int, now_ms: int, behind: int) -> timedelta:
-        """Return how long to rest after a tick that left rows unrecorded."""
-        if self._growth is None:
-            return GATHER if behind else timedelta(0)  # whoever begins to work meanwhile shall not be in the way
-        took_ms = max(1, now_ms - self._looked_ms)
-        grown = self._growth * took_ms
-        if behind > BEHIND_MOST or grown < recorded:
-            return timedelta(0)  # it keeps up, be it with all it has: resting would lose what it can hold
-        patience = PATIENCE if grown >= HOPELESS * recorded else 1
-        return min(patience * timedelta(milliseconds=took_ms), LONGEST_REST)
 
 
 class Recorder:
@@ -107,7 +62,11 @@ class Recorder:
         self._caught_up_ms: int | None = None
         self._noticed = asyncio.Event()
         self._pace = Pace()
-        self.recorded = 0
+        self.recorded = self.lost = 0
+        """Transitions that were recorded, and those that could not be."""
+        self.troubles = Troubles("recording", clock)
+        """Shards that cannot be read or recorded at the moment."""
+        self._uncommittable = Troubles("committing what is recorded", clock)
         self.lag = RecorderLag(rows=0, seconds=0.0)
         self.overtaken = False
         """Whether another recorder was quicker at the last tick."""
@@ -121,39 +80,96 @@ class Recorder:
         looked_ms = self._clock.now_ms()
         shards = await self._journal.shards()
         self._pace.looked(sum(ends.last_seq for ends in shards.values()), looked_ms)
-        pieces = await self._read(shards)
-        recorded = 0
-        self.overtaken = False
-        for batch in batches(pieces):
-            reach("recorder.read")
-            if not await self._messages.record(batch):
-                self.overtaken = True
-                self._positions = None
-                break
-            recorded += batch.rows
-            moved = {shard: step.after for shard, step in batch.steps.items()}
-            self._positions |= moved
-            self._uncommitted |= moved
-        self.recorded += recorded
+        self.troubles.forget(shards)
+        before, self.overtaken = self.recorded, False
+        try:
+            await self._record(await self._read(shards))
+        except _Overtaken:
+            self.overtaken = True
+            self._positions = None
+        recorded = self.recorded - before
         await self._tell_broker()
         self._measure(shards, looked_ms, recorded)
         return recorded
 
-    async def _read(self, shards: Mapping[str, ShardEnds]) -> list[Piece]:
-        """Read every shard that has grown, a fair share of the batch from each."""
+    async def _record(self, told: Mapping[str, list[bytes]]) -> None:
+        """Record what was read, together if that can be, and shard by shard where it cannot."""
         positions = self._positions or {}
-        grown = {shard: ends for shard, ends in shards.items() if _is_behind(positions.get(shard), ends)}
+        pieces: list[Piece] = [(shard, positions.get(shard), map(decode_chunk, data)) for shard, data in told.items()]
+        try:
+            for batch in batches(pieces):
+                reach("recorder.read")
+                await self._carry_out(batch)
+        except (_Overtaken, BrokerError, StoreError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whichever shard is to blame, the others are recorded
+            log.warning("a batch cannot be recorded as a whole", error=error_text(error))
+        else:
+            return
+        for shard, data in told.items():
+            await self._record_apart(shard, data)
+
+    async def _carry_out(self, batch: Batch) -> None:
+        if not await self._messages.record(batch):
+            raise _Overtaken
+        moved = {shard: step.after for shard, step in batch.steps.items()}
+        if self._positions is not None:
+            self._positions |= moved
+        self._uncommitted |= moved
+        for shard in moved:
+            self.troubles.over(shard)
+        self.recorded += batch.rows
+        lost = sum(step.lost for step in batch.steps.values())
+        if lost:
+            self._lost(lost)
+            for why in batch.unusable:
+                log.error("journal row cannot be used", shards=sorted(moved), row=why)
+
+    def _lost(self, rows: int) -> None:
+        self.lost += rows
+        if self._metrics is not None:
+            self._metrics.recorder_unusable(rows)
+
+    async def _record_apart(self, shard: str, data: list[bytes]) -> None:
+        """Record one shard without what cannot be recorded; one that cannot be at all waits, and the others go on."""
+        alone = ShardRecorder(shard, self._carry_out, lambda: (self._positions or {}).get(shard))
+        try:
+            try:
+                await alone.carry_out(data)
+            except JournalDamaged as damaged:
+                await self._resync(shard, (self._positions or {}).get(shard), damaged)
+        except (_Overtaken, StoreError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a shard fails with, the others are recorded
+            self.troubles.began(shard, error)
+
+    async def _read(self, shards: Mapping[str, ShardEnds]) -> dict[str, list[bytes]]:
+        """Read every shard that has grown, a fair share of the batch from each; one that cannot be read waits."""
+        positions = self._positions or {}
+        grown = {
+            shard: ends
+            for shard, ends in shards.items()
+            if _is_behind(positions.get(shard), ends) and not self.troubles.rests(shard)
+        }
         share = max(1, self._batch_rows // max(1, len(grown)))
-        pieces: list[Piece] = []
+        told: dict[str, list[bytes]] = {}
+        failed: dict[str, Exception] = {}
         for shard, ends in grown.items():
             before = positions.get(shard)
             try:
-                chunks = await self._chunks(shard, before, ends, share)
-            except JournalLost as lost:
-                await self._start_over(shard, before, ends, lost)
-            else:
-                pieces.append((shard, before, map(decode_chunk, chunks)))
-        return pieces
+                try:
+                    told[shard] = await self._chunks(shard, before, ends, share)
+                except JournalLost as lost:
+                    await self._start_over(shard, before, ends, lost)
+            except (_Overtaken, StoreError):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a shard fails with, the others are recorded
+                failed[shard] = error
+        if failed and len(failed) == len(grown) and not self.troubles.resting():
+            raise next(iter(failed.values()))  # it is not one shard: the broker is away
+        for shard, problem in failed.items():
+            self.troubles.began(shard, problem)
+        return told
 
     async def _chunks(self, shard: str, before: Position | None, ends: ShardEnds, limit: int) -> list[bytes]:
         if before is None and ends.first_seq > 1:
@@ -162,18 +178,25 @@ class Recorder:
 
     async def _start_over(self, shard: str, before: Position | None, ends: ShardEnds, lost: JournalLost) -> None:
         """Take a list of what the broker holds now, where the journal no longer tells how it came about."""
-        log.warning("journal lost before it was recorded", shard=shard, held=lost.held)
         if before is None or before.epoch != ends.epoch:
             known = await self._open_copies(shard)
-            if not await self._start(forgotten(shard, before, ends.epoch, known, self._clock.now_ms())):
-                return
+            await self._carry_out(forgotten(shard, before, ends.epoch, known, self._clock.now_ms()))
             before = Position(ends.epoch, 0)
         if ends.first_seq > before.seq + 1:
-            queue, partition = shard_parts(shard) or (shard, 0)
-            snapshot = await self._journal.snapshot(shard if partition else queue)
-            known = await self._open_copies(shard)
-            now_ms = self._clock.now_ms()
-            await self._start(resynced(shard, before, snapshot.position, snapshot.copies, known, now_ms))
+            await self._resync(shard, before, lost)
+        else:
+            self._told_lost(shard, lost)
+
+    async def _resync(self, shard: str, before: Position | None, why: JournalLost | JournalDamaged) -> None:
+        self._told_lost(shard, why)
+        queue, partition = shard_parts(shard) or (shard, 0)
+        snapshot = await self._journal.snapshot(shard if partition else queue)
+        known = await self._open_copies(shard)
+        now_ms = self._clock.now_ms()
+        await self._carry_out(resynced(shard, before, snapshot.position, snapshot.copies, known, now_ms))
+
+    def _told_lost(self, shard: str, why: JournalLost | JournalDamaged) -> None:
+        log.warning("journal lost before it was recorded", shard=shard, why=why.fact)
         if self._metrics is not None:
             self._metrics.recorder_lost()
 
@@ -183,26 +206,24 @@ class Recorder:
         known = await self._messages.open_copies(shard.rpartition("#")[0])
         return [(address, message_id) for address, message_id in known if address[2] in numbers]
 
-    async def _start(self, batch: Batch) -> bool:
-        if not await self._messages.record(batch):
-            return False
-        for shard, step in batch.steps.items():
-            self._uncommitted[shard] = step.after
-            if self._positions is not None:
-                self._positions[shard] = step.after
-        return True
-
     async def _tell_broker(self) -> None:
         """Let the broker know, now and then, what it may trim."""
         now_ms = self._clock.now_ms()
         if self._uncommitted and now_ms - self._committed_ms >= COMMIT_EVERY_MS:
             self._committed_ms = now_ms
-            done, self._uncommitted = self._uncommitted, {}
-            for shard, position in done.items():
+            for shard, position in list(self._uncommitted.items()):
+                if self._uncommittable.rests(shard):
+                    continue
                 try:
                     await self._journal.commit(READER, shard, position)
                 except JournalLost:
                     log.warning("journal replaced while it was recorded", shard=shard)
+                except Exception as error:  # noqa: BLE001 - whatever a shard fails with, the others are told
+                    self._uncommittable.began(shard, error)
+                    continue
+                self._uncommittable.over(shard)
+                if self._uncommitted.get(shard) == position:
+                    del self._uncommitted[shard]
 
     def _measure(self, shards: Mapping[str, ShardEnds], looked_ms: int, recorded: int) -> None:
         """Say how old the tables are: as old as the last look at the journal of which everything is recorded."""
@@ -231,6 +252,7 @@ class Recorder:
     async def run(self) -> None:
         """Record until cancelled; an outage of broker or store is waited out."""
         idle = GATHER
+        self._positions = None
         while True:
             self._noticed.clear()
             try:
@@ -270,6 +292,10 @@ class Recorder:
             dropped = await self._messages.retain(self._retention)
             if dropped:
                 log.info("old history dropped", parts=dropped)
+
+
+class _Overtaken(Exception):
+    """Another recorder was quicker."""
 
 
 def _is_behind(position: Position | None, ends: ShardEnds) -> bool:

@@ -10,8 +10,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from godwit.core.clock import to_ms
+from godwit.core.limits import LARGEST_COUNT, bounded_ms
 
 DEFAULT_MAX_RETRIES: Final = 3
+LONGEST_TYPE: Final = 50
 _LARGEST_NUMBER: Final = 10**300
 _REPLACED: Final = "\ufffd"
 
@@ -28,6 +30,7 @@ class _Body(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Body).decode
+_check_json = msgspec.json.Decoder().decode
 
 
 class BodyFacts(NamedTuple):
@@ -49,23 +52,35 @@ def facts_of(body: bytes | None, *, careful: bool = False) -> BodyFacts:
     try:
         read = _decode(body)
         payload, metadata = bytes(read.payload).decode(), bytes(read.metadata).decode()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _NOTHING
     if careful or "\\u0000" in payload or "\\u0000" in metadata:
         payload, metadata = clean(payload), clean(metadata)
     return BodyFacts(
         payload,
         metadata,
-        read.retry_policy.max_attempts - 1 if read.retry_policy is not None else DEFAULT_MAX_RETRIES,
-        to_ms(read.created_at) if read.created_at is not None else None,
+        _retries(read.retry_policy.max_attempts) if read.retry_policy is not None else DEFAULT_MAX_RETRIES,
+        _created_ms(read.created_at),
     )
 
 
+def _created_ms(created_at: datetime | None) -> int | None:
+    return None if created_at is None or created_at.tzinfo is None else bounded_ms(to_ms(created_at))
+
+
+def _retries(max_attempts: int) -> int:
+    return max(0, min(max_attempts, LARGEST_COUNT) - 1)
+
+
 def json_text(value: bytes | None, *, careful: bool = False) -> str | None:
-    """Return JSON bytes as text, such as a handler's result."""
+    """Return JSON bytes as text, such as a handler's result; what is no JSON becomes a JSON text."""
     if value is None:
         return None
-    text = value.decode(errors="replace")
+    try:
+        text = value.decode()
+        _check_json(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return json.dumps(_text(value.decode(errors="replace")), ensure_ascii=False)
     return clean(text) if careful or "\\u0000" in text else text
 
 
@@ -93,6 +108,11 @@ def _cleaned(value: Any) -> Any:
             return {_text(key): _cleaned(item) for key, item in value.items()}
 
 
+def without_nul(value: Any) -> Any:
+    """Return a value as PostgreSQL takes it."""
+    return value.replace("\0", _REPLACED) if isinstance(value, str) else value
+
+
 def _text(value: str) -> str:
     return value.replace("\0", _REPLACED).encode("utf-8", "replace").decode()
 
@@ -105,5 +125,9 @@ class SpecFacts(msgspec.Struct):
 
 
 def spec_facts(spec: bytes) -> SpecFacts:
-    """Read the settings a queue was declared with."""
-    return msgspec.json.decode(spec, type=SpecFacts)
+    """Read the settings a queue was declared with; of settings that cannot be read, the usual ones."""
+    try:
+        facts = msgspec.json.decode(spec, type=SpecFacts)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return SpecFacts()
+    return SpecFacts(_text(facts.type)[:LONGEST_TYPE], max(-LARGEST_COUNT, min(facts.priority, LARGEST_COUNT)))

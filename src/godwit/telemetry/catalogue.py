@@ -85,6 +85,9 @@ class Catalogue:
         self.recorder_lost = _counter(
             "godwit_recorder_lost_total", (), "How often the journal was gone before it was recorded."
         )
+        self.recorder_unusable = _counter(
+            "godwit_recorder_unusable_total", (), "Transitions that cannot be recorded and were passed over."
+        )
         for channels in (self.channel_opens, self.channel_closes):
             channels.put((), 0)  # there from the beginning: an embedded broker opens none
         self.families: tuple[Family, ...] = tuple(

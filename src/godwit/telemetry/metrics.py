@@ -240,6 +240,11 @@ class QueueMetricsCollector:
         with self._lock:
             self._metric.recorder_lost.add((), 1)
 
+    def recorder_unusable(self, rows: int) -> None:
+        """Count transitions that could not be recorded."""
+        with self._lock:
+            self._metric.recorder_unusable.add((), rows)
+
     def forget(self, queue: str, group: str | None = None) -> None:
         """Leave out a queue, or one group of it, that was removed."""
         with self._lock:

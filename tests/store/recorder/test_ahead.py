@@ -15,7 +15,8 @@ from godwit.core.message import Message
 from godwit.core.queues import JournalBody, QueueSpec
 from godwit.core.statuses import MessageStatus, Status
 from godwit.runtime import status
-from godwit.runtime.recorder import BEHIND_MOST, GATHER, LONGEST_REST, PATIENCE, Pace, Recorder
+from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder_pace import BEHIND_MOST, GATHER, LONGEST_REST, PATIENCE, Pace
 from tests.store.conformance.harness import BACKENDS, harness_of
 from tests.store.recorder.life import Life
 from tests.store.recorder.test_projection import journal_rows, published_once

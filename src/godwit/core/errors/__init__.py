@@ -10,6 +10,7 @@
     │   ├── InvalidSchedule
     │   ├── InvalidSetting
     │   ├── RowsRefused
+    │   ├── StoreRefused            the store does not take a value
     │   ├── TransformFailed
     │   └── UnknownScheme
     ├── NotFoundError (5)           the thing named does not exist
@@ -61,6 +62,7 @@ from godwit.core.errors.arguments import (
     InvalidSchedule,
     InvalidSetting,
     RowsRefused,
+    StoreRefused,
     TransformFailed,
     UnknownScheme,
 )
@@ -175,6 +177,7 @@ __all__ = [
     "StoreClosed",
     "StoreError",
     "StoreFull",
+    "StoreRefused",
     "StoreRequired",
     "StoreUnavailable",
     "SubscriptionNotFound",

@@ -179,3 +179,19 @@ class UnknownScheme(InvalidArgumentError):
     @property
     def remedy(self) -> str:
         return f"Use one of {listed(self.known)}."
+
+
+class StoreRefused(InvalidArgumentError):
+    """The store does not take a value: nothing of the call was stored, and repeating it does not help."""
+
+    def __init__(self, operation: str, reason: str) -> None:
+        self.operation, self.reason = operation, reason
+        super().__init__(operation, reason)
+
+    @property
+    def fact(self) -> str:
+        return f"The store does not take a value of {self.operation}: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        return "Change the value; nothing of this call was stored."

@@ -31,6 +31,8 @@ _DRIVER_ERRORS: Final = (
     asyncpg.InternalClientError,  # a server that died in the middle of an answer leaves the driver in a wrong state
     OSError,
     TimeoutError,
+    OverflowError,  # the driver's words for a value that no column holds
+    UnicodeError,
 )
 
 

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import asyncpg
 
+from godwit.core.error_text import error_text
+from godwit.core.errors import StoreRefused
 from godwit.core.faults import reach
 from godwit.core.journal import Event, Position
 from godwit.core.recording import Batch, CopyChange, MessageChange, Removal
-from godwit.store.bodies import facts_of, json_text, spec_facts
+from godwit.store.bodies import facts_of, json_text, spec_facts, without_nul
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days
 
@@ -79,11 +81,15 @@ class PostgresRecording:
                     reach("recorder.before_commit")
             except _Overtaken:
                 return False
-            except (asyncpg.PostgresError, ValueError) as error:
+            except (asyncpg.PostgresError, ValueError, OverflowError) as error:
                 refused = getattr(error, "sqlstate", _DATA_ERRORS) or ""
-                if careful or not refused.startswith(_DATA_ERRORS):
+                if not refused.startswith(_DATA_ERRORS):
                     raise
-                raise _Refused from error
+                if not careful:
+                    raise _Refused from error
+                if isinstance(error, asyncpg.PostgresError):
+                    raise
+                raise StoreRefused("recording", error_text(error)) from error
         reach("recorder.committed")
         return True
 
@@ -104,7 +110,7 @@ def _ends(batch: Batch) -> set[int]:
 async def _advance(connection: asyncpg.Connection, batch: Batch) -> None:
     """Move the positions first: two recorders at once wait for each other here, and the second sees it is late."""
     for step in batch.steps.values():
-        after = (step.after.epoch, step.after.seq, step.at)
+        after = (step.after.epoch, step.after.seq, step.at, step.lost)
         if step.before is None:
             done = await connection.fetchrow(sql("messages/begin"), step.shard, *after)
         else:
@@ -134,6 +140,8 @@ class Writing:
 
     async def _copy(self, table: str, columns: Iterable[str], records: list[tuple[Any, ...]]) -> None:
         if records:
+            if self._careful:
+                records = [tuple(map(without_nul, record)) for record in records]
             await self._connection.copy_records_to_table(table, records=records, columns=list(columns))
 
     async def _copies(self) -> None:
@@ -238,10 +246,10 @@ class Writing:
         for name, (spec, at) in self._batch.queues.items():
             facts = spec_facts(spec)
             await self._connection.execute(
-                sql("messages/add_queue"), name, facts.type, facts.priority, spec.decode(), at
+                sql("messages/add_queue"), name, facts.type, facts.priority, json_text(spec), at
             )
         for (queue, group), (spec, at) in self._batch.groups.items():
-            await self._connection.execute(sql("messages/add_group"), group, queue, spec.decode(), at)
+            await self._connection.execute(sql("messages/add_group"), group, queue, json_text(spec), at)
 
     async def _instances(self) -> None:
         instances = self._batch.instances

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncpg
 
-from godwit.core.errors import SchemaOutdated, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from godwit.core.error_text import error_text
+from godwit.core.errors import GodwitError, SchemaOutdated, StoreBusy, StoreFull, StoreRefused, StoreUnavailable
 
 _FULL = (asyncpg.DiskFullError,)
 _BUSY = (
@@ -15,16 +16,26 @@ _BUSY = (
     asyncpg.TooManyConnectionsError,
 )
 _MISSING = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError)
+_VALUE = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    OverflowError,
+    UnicodeError,
+)
 _REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
-def translated(error: BaseException, shown: str, operation: str) -> StoreError:
+def translated(error: BaseException, shown: str, operation: str) -> GodwitError:
     """Return our error for one of the driver's."""
-    reason = str(error) or type(error).__name__
+    reason = error_text(error)
     if isinstance(error, _FULL):
         return StoreFull(shown)
     if isinstance(error, _BUSY):
         return StoreBusy(operation, reason)
+    if isinstance(error, _VALUE):
+        # Without the details: they show the row, and with it a payload.
+        return StoreRefused(operation, str(error.args[0]) if isinstance(error, asyncpg.PostgresError) else reason)
     if isinstance(error, _MISSING):
         return SchemaOutdated(shown, (reason,))
     if isinstance(error, _REFUSED):

@@ -10,7 +10,7 @@ from typing import Any
 
 from godwit.core.errors import InvalidSetting, SchemaOutdated
 from godwit.store.sqlite.file import SqliteFile
-from godwit.store.sqlite.translating import translated
+from godwit.store.sqlite.translating import VALUE_ERRORS, translated
 
 
 async def prepare(connection: Any, file: SqliteFile, table: str) -> None:
@@ -40,5 +40,5 @@ def inside(connection: sqlite3.Connection, file: SqliteFile, operation: str) -> 
         if not connection.in_transaction:
             connection.execute("BEGIN IMMEDIATE")
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, *VALUE_ERRORS) as error:
         raise translated(error, file.shown, operation) from error

@@ -19,7 +19,7 @@ from godwit.core.errors import StoreBusy, StoreClosed
 from godwit.filelock import FileLock
 from godwit.store.scripts import statement
 from godwit.store.sqlite.migrating import upgrade
-from godwit.store.sqlite.translating import translated
+from godwit.store.sqlite.translating import VALUE_ERRORS, translated
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class SqliteFile:
             raise StoreBusy(operation, f"other writers held {self.path} for {self._busy_seconds:g} s")
         try:
             return future.result()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, *VALUE_ERRORS) as error:
             raise translated(error, self.shown, operation) from error
 
     @contextlib.contextmanager

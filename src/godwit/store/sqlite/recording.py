@@ -53,7 +53,7 @@ class _Overtaken(Exception):
 
 def _advance(connection: sqlite3.Connection, batch: Batch) -> None:
     for step in batch.steps.values():
-        after = (step.after.epoch, step.after.seq, step.at)
+        after = (step.after.epoch, step.after.seq, step.at, step.lost)
         if step.before is None:
             done = connection.execute(sql("messages/begin"), (step.shard, *after))
         else:
@@ -154,9 +154,9 @@ class Writing:
     def _queues(self) -> None:
         for name, (spec, at) in self._batch.queues.items():
             facts = spec_facts(spec)
-            self._execute(sql("messages/add_queue"), (name, facts.type, facts.priority, spec.decode(), at, at))
+            self._execute(sql("messages/add_queue"), (name, facts.type, facts.priority, json_text(spec), at, at))
         for (queue, group), (spec, at) in self._batch.groups.items():
-            self._execute(sql("messages/add_group"), (group, queue, spec.decode(), at, at))
+            self._execute(sql("messages/add_group"), (group, queue, json_text(spec), at, at))
 
     def _instances(self) -> None:
         for (queue, group, worker), work in self._batch.instances.items():

@@ -1,2 +1,2 @@
--- shard, epoch, seq, time of the last row. The first batch of a shard; changes nothing when it is not.
-INSERT INTO recorder_position (shard, epoch, seq, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+-- shard, epoch, seq, time of the last row, rows passed over. The first batch of a shard; changes nothing when it is not.
+INSERT INTO recorder_position (shard, epoch, seq, at, lost) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
