@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -68,9 +69,9 @@ def made(url: str, whole: RowRange, folder: Path) -> str:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     schema = arrow_schema(journal_schema())
     files = []
-    for number, part in enumerate(task_ranges([whole], None)):
+    for number, task in enumerate(task_ranges([whole], None)):
         files.append(str(folder / f"ready-{number}.arrow"))
         with pa.ipc.new_file(files[-1], schema) as file:
-            for batch in read_batches(url, part, ChunkDecoder(schema, part.shard), fail_on_data_loss=True):
+            for batch in read_batches(url, task, partial(ChunkDecoder, schema), fail_on_data_loss=True):
                 file.write_batch(batch)
     return ":".join(files)

@@ -108,6 +108,15 @@ class WrittenJournal:
             ).fetchone()
             connection.execute("UPDATE broker_shards SET first_seq = ? WHERE id = ?", (first, place))
 
+    def vanish(self, queue: str) -> None:
+        """Forget a queue's shard and all its rows, as a server does that lost them."""
+        with self._opened() as connection:
+            connection.execute("PRAGMA defer_foreign_keys = on")
+            (place,) = connection.execute("SELECT id FROM broker_shards WHERE name = ?", (f"{queue}#0",)).fetchone()
+            connection.execute("DELETE FROM broker_journal WHERE shard = ?", (place,))
+            connection.execute("DELETE FROM broker_readers WHERE shard_id = ?", (place,))
+            connection.execute("DELETE FROM broker_shards WHERE id = ?", (place,))
+
     def append(self, chunks: Sequence[tuple[str, int, Event, str | None, int | None, Sequence[Sequence[Any]]]]) -> None:
         """Append chunks `(queue, at_ms, event, group, depth, rows)` to the shards of their queues."""
         with self._opened() as connection:

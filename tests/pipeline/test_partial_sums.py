@@ -42,12 +42,9 @@ def summed(journal: WrittenJournal, rows: int) -> pa.Table:
     with SyncBroker(journal.url) as opened:
         ((shard, ends),) = opened.ask(lambda asked: asked.shards()).items()
     whole = RowRange(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
-    found = [
-        batch
-        for part in split(whole, rows)
-        for batch in read_batches(journal.url, part, PartialSums(shard), fail_on_data_loss=True)
-    ]
-    return pa.Table.from_batches(found)
+    return pa.Table.from_batches(
+        read_batches(journal.url, list(split(whole, rows)), PartialSums, fail_on_data_loss=True)
+    )
 
 
 def numbers(table: pa.Table) -> tuple[Any, ...]:
@@ -79,7 +76,7 @@ def test_sums_of_which_a_part_was_counted_already_are_made_again(spark: SparkSes
         ((shard, ends),) = opened.ask(lambda asked: asked.shards()).items()
     intake = JournalInput(spark, ReadOptions(url=journal.url, partials=True), [])
     batch = intake.table({shard: Position(ends.epoch, 100)}, {shard: Position(ends.epoch, 900)})
-    later = read_batches(journal.url, RowRange(shard, ends.epoch, 333, 900), PartialSums(shard), fail_on_data_loss=True)
+    later = read_batches(journal.url, [RowRange(shard, ends.epoch, 333, 900)], PartialSums, fail_on_data_loss=True)
     assert numbers(intake.rows_after(batch, {shard: Position(ends.epoch, 333)}).toArrow()) == numbers(
         pa.Table.from_batches(later)
     )
@@ -91,9 +88,7 @@ def test_a_row_that_is_missing_is_noticed(journal: WrittenJournal) -> None:
     with SyncBroker(journal.url) as opened:
         ((shard, ends),) = opened.ask(lambda asked: asked.shards()).items()
     parts = [RowRange(shard, ends.epoch, 0, 700), RowRange(shard, ends.epoch, 701, 1_000)]
-    found = [
-        batch for part in parts for batch in read_batches(journal.url, part, PartialSums(shard), fail_on_data_loss=True)
-    ]
+    found = read_batches(journal.url, parts, PartialSums, fail_on_data_loss=True)
     with pytest.raises(JournalLost, match="999 of them"):
         advances(pa.Table.from_batches(found))
 

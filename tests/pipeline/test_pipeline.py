@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from godwit.core.errors import GodwitError, InvalidSetting, JournalLost, PositionGap, StoreRequired
-from godwit.core.journal import Event
+from godwit.core.journal import Event, Position
+from godwit.pipeline.batch.parts import rows_beyond
 from godwit.pipeline.batch.publisher import BatchOutcome
 from godwit.pipeline.jobs.run import RunSettings, follow, pending, run
 from godwit.pipeline.spark.connections import Connections
@@ -149,6 +150,44 @@ def test_rows_that_another_run_counts_meanwhile_are_left_out(pipe: Pipe) -> None
         follow(pipe.spark, connections, settings, overtaken)
     assert rows == [1_000, 0, 0, 0]
     pipe.check(lake=False)
+
+
+def test_hundreds_of_quiet_queues_share_tasks_and_parts_continue_from_different_positions(pipe: Pipe) -> None:
+    queues = [f"q{number}" for number in range(150)]
+    pipe.journal.declare(*queues)
+    pipe.journal.append(list(random_history(queues, 3_000, seed=20, chunk_rows=8)))
+    table = pipe.spark.read.format("godwit").option("url", pipe.journal.url).load()
+    assert table.rdd.getNumPartitions() == 1
+    pipe.run(parts=["analytics"])
+    pipe.journal.append(list(random_history(queues, 1_000, seed=21, begin_ms=BEGIN_MS + 5 * HOUR, chunk_rows=8)))
+    pipe.run()
+    pipe.check()
+
+
+def test_positions_of_thousands_of_shards_make_a_plan_that_spark_can_carry_out(spark: SparkSession) -> None:
+    shards = [f"q{number}#0" for number in range(3_000)]
+    rows = spark.range(3 * len(shards)).selectExpr("concat('q', id div 3, '#0') shard", "'e' epoch", "1 + id % 3 seq")
+    positions = {shard: Position("e" if number % 2 else "older", 2) for number, shard in enumerate(shards)}
+    left = rows_beyond(rows, positions)
+    assert left.columns == rows.columns
+    assert left.groupBy("seq").count().orderBy("seq").collect() == [(1, 1_500), (2, 1_500), (3, 3_000)]
+
+
+@pytest.mark.parametrize("accept_loss", [False, True])
+def test_a_shard_that_vanished_does_not_stop_the_pipeline(pipe: Pipe, accept_loss: bool) -> None:
+    pipe.journal.declare("orders", "gone")
+    pipe.journal.append(list(random_history(["orders", "gone"], 600, seed=22)))
+    pipe.run()
+    pipe.journal.vanish("gone")
+    pipe.journal.append(list(random_history(["orders"], 300, seed=23, begin_ms=BEGIN_MS + 5 * HOUR)))
+    outcomes = pipe.run(accept_loss=accept_loss)
+    assert [(outcome.rows, outcome.lost) for outcome in outcomes] == [(300, 0)]
+    with Connections(pipe.journal.url, pipe.store) as connections:
+        held = connections.broker(lambda broker: broker.journal.committed("pipeline default"))
+    assert {shard: position.seq for shard, position in held.items()} == {
+        "orders#0": len(journal_rows(pipe.journal.url))
+    }
+    assert pipe.run(accept_loss=accept_loss) == []
 
 
 def test_two_pipelines_of_other_names_do_not_count_twice(pipe: Pipe) -> None:

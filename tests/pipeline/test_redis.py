@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,8 +45,8 @@ def test_ranges_of_a_redis_journal_hold_every_row_once() -> None:
     found = []
     for shard, ends in ends_of(url).items():
         whole = RowRange(shard, ends.epoch, ends.first_seq - 1, ends.last_seq)
-        for part in split(whole, 333):
-            found += list(read_batches(url, part, ChunkDecoder(schema, shard), fail_on_data_loss=True))
+        parts = list(split(whole, 333))
+        found += list(read_batches(url, parts, partial(ChunkDecoder, schema), fail_on_data_loss=True))
     told = pa.Table.from_batches(found, schema)
     rows = journal_rows(url)
     assert Counter(
@@ -62,11 +63,8 @@ def test_every_range_of_a_compact_journal_has_its_rows_and_no_others() -> None:
     assert [row[0] for row in rows] == list(range(1, ends.last_seq + 1))
     for after in range(len(rows)):
         for until in range(after + 1, len(rows) + 1):
-            found = list(
-                read_batches(
-                    url, RowRange(shard, ends.epoch, after, until), ChunkDecoder(schema, shard), fail_on_data_loss=True
-                )
-            )
+            parts = [RowRange(shard, ends.epoch, after, until)]
+            found = list(read_batches(url, parts, partial(ChunkDecoder, schema), fail_on_data_loss=True))
             told = pa.Table.from_batches(found, schema).sort_by("seq")
             assert [tuple(row.values()) for row in told.to_pylist()] == rows[after:until], (after, until)
 

@@ -185,5 +185,15 @@ def warnings(spark: SparkSession) -> str:
 def test_tasks_are_large_and_leave_no_core_without_one(rows: int, cores: int, tasks: int) -> None:
     found = task_ranges([RowRange("a#0", "e", 7, 7 + rows)] if rows else [], None, at_once=cores)
     assert len(found) == tasks
-    assert sum(part.rows for part in found) == rows
-    assert task_ranges([RowRange("a#0", "e", 7, 17)], 4) == list(split(RowRange("a#0", "e", 7, 17), 4))
+    assert sum(part.rows for task in found for part in task) == rows
+    assert task_ranges([RowRange("a#0", "e", 7, 17)], 4) == [(part,) for part in split(RowRange("a#0", "e", 7, 17), 4)]
+
+
+@pytest.mark.parametrize(
+    ("queues", "rows", "tasks"), [(2, 50_000, 2), (1_500, 10, 2), (10_000, 10, 6), (30, 10_000, 2), (300, 1, 1)]
+)
+def test_quiet_shards_share_tasks(queues: int, rows: int, tasks: int) -> None:
+    wholes = [RowRange(f"q{number}#0", "e", 0, rows) for number in range(queues)]
+    found = task_ranges(wholes, None, at_once=2)
+    assert len(found) == tasks
+    assert [part for task in found for part in task] == wholes

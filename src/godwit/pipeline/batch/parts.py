@@ -103,9 +103,16 @@ class LakePart:
 
 def rows_beyond(rows: DataFrame, positions: dict[str, Position]) -> DataFrame:
     """Leave out rows at or below a position."""
+    import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    for shard, position in positions.items():
-        seen = (F.col("shard") == shard) & (F.col("epoch") == position.epoch) & (F.col("seq") <= position.seq)
-        rows = rows.where(~seen)
-    return rows
+    # A join, because a plan with a condition for each of many shards is too deep for Spark.
+    shards, reached = list(positions), list(positions.values())
+    columns = {
+        "shard": pa.array(shards, pa.string()),
+        "epoch": pa.array([position.epoch for position in reached], pa.string()),
+        "seen": pa.array([position.seq for position in reached], pa.int64()),
+    }
+    seen = rows.sparkSession.createDataFrame(pa.table(columns))
+    unseen = F.col("seen").isNull() | (F.col("seq") > F.col("seen"))
+    return rows.join(F.broadcast(seen), ["shard", "epoch"], "left").where(unseen).select(*rows.columns)

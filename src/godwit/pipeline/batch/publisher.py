@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import PositionMoved, StagingLost, StoreBusy, StoreUnavailable
 from godwit.core.faults import reach
 from godwit.core.journal import Position
 from godwit.core.logs import get_logger
 from godwit.pipeline.batch.parts import BatchPart, PreparedPart, rows_beyond
+from godwit.pipeline.source.offsets import acknowledge
 from godwit.pipeline.spark.connections import Connections
 from godwit.store.pipelines import Advance, Publication, new_run_id
 
@@ -153,17 +153,13 @@ class BatchPublisher:
         )
 
     def _acknowledge(self) -> None:
-        """Commit the position of the slowest part to the broker, which keeps the rows after it."""
+        """Commit the position of the slowest part to the broker."""
         slowest: dict[str, Position] = {}
         for part in self._parts:
             for shard, position in self._positions(part).items():
                 slowest[shard] = min(position, slowest.get(shard, position), key=lambda position: position.seq)
 
-        async def commit(broker: Broker) -> None:
-            for shard, position in slowest.items():
-                await broker.journal.commit(self._reader, shard, position)
-
-        self._connections.broker(commit)
+        self._connections.broker(lambda broker: acknowledge(broker.journal, self._reader, slowest))
 
 
 def _outcome(batch: int, prepared: dict[str, PreparedPart], lost: int) -> BatchOutcome:

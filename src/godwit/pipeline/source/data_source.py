@@ -25,7 +25,7 @@ from godwit.pipeline.source.offsets import (
 )
 from godwit.pipeline.source.options import ReadOptions, read_options
 from godwit.pipeline.source.partial_sums import PartialSums
-from godwit.pipeline.source.reader import read_batches
+from godwit.pipeline.source.reader import ChunkConverter, merged, read_batches
 from godwit.pipeline.source.schema import arrow_schema, check_columns, journal_schema, partials_schema
 from godwit.pipeline.source.stream import JournalStream
 from godwit.pipeline.spark.sync_broker import SyncBroker
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """A range of rows for one task."""
+    """The ranges of rows of one task."""
 
-    def __init__(self, wanted: RowRange) -> None:
+    def __init__(self, wanted: tuple[RowRange, ...]) -> None:
         super().__init__(wanted)
         self.wanted = wanted
 
@@ -56,12 +56,12 @@ class JournalReader(DataSourceReader):
             start = opened.ask(lambda journal: resolve_offsets(journal, options.starting, options))
             end = opened.ask(lambda journal: resolve_offsets(journal, options.ending, options))
         check_available(start, shards, end, fail=options.fail_on_data_loss)
-        parts = task_ranges(ranges(start, end, shards), options.rows_per_partition)
+        tasks = task_ranges(ranges(start, end, shards), options.rows_per_partition)
         # Spark takes an empty list as one partition without a value.
-        return [RangePartition(part) for part in parts] or [RangePartition(RowRange("", "", 0, 0))]
+        return [RangePartition(task) for task in tasks] or [RangePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one range."""
+        """Yield the rows of one task."""
         return _read(self._options, partition, self._schema)
 
 
@@ -74,10 +74,10 @@ class JournalStreamReader(JournalStream, DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the ranges between two offsets."""
-        return [RangePartition(part) for part in self.parts(start, end)]
+        return [RangePartition(task) for task in self.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one range."""
+        """Yield the rows of one task."""
         return _read(self._options, partition, self._schema)
 
 
@@ -126,8 +126,8 @@ def _only_append(*, overwrite: bool) -> None:
 
 
 def _read(options: ReadOptions, partition: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    row_range: RowRange = partition.value
-    if row_range.rows <= 0:
-        return iter(())
-    converter = PartialSums(row_range.shard) if options.partials else ChunkDecoder(schema, row_range.shard)
-    return read_batches(options.url, row_range, converter, fail_on_data_loss=options.fail_on_data_loss)
+    def converter(shard: str) -> ChunkConverter:
+        return PartialSums(shard) if options.partials else ChunkDecoder(schema, shard)
+
+    batches = read_batches(options.url, partition.value, converter, fail_on_data_loss=options.fail_on_data_loss)
+    return merged(batches)

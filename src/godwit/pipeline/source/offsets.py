@@ -6,6 +6,7 @@ read. A shard that an offset does not name has not been read at all and begins w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -23,6 +24,9 @@ from godwit.pipeline.spark.cores import cores
 log = get_logger(__name__)
 MOST_ROWS: Final = 1 << 18
 LEAST_ROWS: Final = 50_000
+RANGE_ROWS: Final = 100
+"""Asking the broker for a range costs as much as reading this many rows."""
+COMMITS_AT_ONCE: Final = 200
 Positions = dict[str, Position]
 """Positions by shard."""
 
@@ -112,6 +116,22 @@ def lost_rows(shard: str, position: Position | None, ends: ShardEnds) -> Journal
     return JournalLost(shard, f"what follows row {position.seq:,} of epoch {position.epoch}", held, rows)
 
 
+async def acknowledge(journal: Journal, reader: str, positions: Positions) -> None:
+    """Tell the broker how far a reader has got; it keeps the rows after that.
+
+    A shard that the broker no longer lists has no rows to keep.
+    """
+    shards, known = await journal.shards(), await journal.committed(reader)
+    moved = [
+        (shard, position)
+        for shard, position in positions.items()
+        if shard in shards and shards[shard].epoch == position.epoch and known.get(shard) != position
+    ]
+    for start in range(0, len(moved), COMMITS_AT_ONCE):
+        step = moved[start : start + COMMITS_AT_ONCE]
+        await asyncio.gather(*(journal.commit(reader, shard, position) for shard, position in step))
+
+
 def ranges(start: Positions, end: Positions, shards: Mapping[str, ShardEnds]) -> Iterator[RowRange]:
     """Yield the rows between two offsets that the journals still hold."""
     for shard, until in sorted(end.items()):
@@ -125,11 +145,28 @@ def ranges(start: Positions, end: Positions, shards: Mapping[str, ShardEnds]) ->
             yield unread
 
 
-def task_ranges(unread: Iterable[RowRange], rows: int | None, *, at_once: int | None = None) -> list[RowRange]:
-    """Return ranges for tasks: of at most `rows` rows, or sized so that few tasks keep all cores busy."""
+def task_ranges(
+    unread: Iterable[RowRange], rows: int | None, *, at_once: int | None = None
+) -> list[tuple[RowRange, ...]]:
+    """Return the ranges of each task: at most `rows` rows, or sized so that few tasks keep all cores busy.
+
+    A task reads the ranges of many shards, because a task of Spark costs far more than a range.
+    """
     wholes = list(unread)
-    most = rows or rows_per_task(sum(whole.rows for whole in wholes), at_once or cores())
-    return [part for whole in wholes for part in split(whole, most)]
+    # A task asks for its first range anyway.
+    most = rows or rows_per_task(sum(map(_cost, wholes)) - RANGE_ROWS, at_once or cores())
+    tasks: dict[int, list[RowRange]] = {}
+    read = -RANGE_ROWS
+    for part in (part for whole in wholes for part in split(whole, most)):
+        middle = max(0, 2 * read + _cost(part)) // 2
+        tasks.setdefault(middle // most, []).append(part)
+        read += _cost(part)
+    return list(map(tuple, tasks.values()))
+
+
+def _cost(whole: RowRange) -> int:
+    """Return what reading a range costs, in rows."""
+    return whole.rows + RANGE_ROWS
 
 
 def rows_per_task(rows: int, at_once: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from godwit.core.errors import JournalLost
@@ -36,29 +36,57 @@ class ChunkConverter(Protocol):
 
 
 def read_batches(
-    url: str, wanted: RowRange, converter: ChunkConverter, *, fail_on_data_loss: bool
+    url: str, wanted: Sequence[RowRange], converter: Callable[[str], ChunkConverter], *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range as the batches that `converter` makes."""
+    """Yield the rows of ranges as the batches that the converters of their shards make."""
+    if not wanted:
+        return
     # Rows live until their batch is made and hold no cycles: collecting garbage among them only costs time.
     collecting = gc.isenabled()
     gc.disable()
     try:
         with SyncBroker(url) as opened:
-            after = wanted.after
-            while after < wanted.until:
-                try:
-                    chunks = read_chunks(opened, wanted, after)
-                except JournalLost as lost:
-                    after = _skip(opened, wanted, after, lost, fail_on_data_loss=fail_on_data_loss)
-                    continue
-                if not chunks:
-                    raise JournalLost(wanted.shard, f"rows {after + 1:,} to {wanted.until:,}", "fewer")
-                after = max(after, converter.add(chunks, after, wanted.until))
-                yield from converter.complete()
-        yield from converter.remaining()
+            for part in wanted:
+                yield from _range_batches(opened, part, converter(part.shard), fail_on_data_loss=fail_on_data_loss)
     finally:
         if collecting:
             gc.enable()
+
+
+def _range_batches(
+    opened: SyncBroker, wanted: RowRange, converter: ChunkConverter, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    after = wanted.after
+    while after < wanted.until:
+        try:
+            chunks = read_chunks(opened, wanted, after)
+        except JournalLost as lost:
+            after = _skip(opened, wanted, after, lost, fail_on_data_loss=fail_on_data_loss)
+            continue
+        if not chunks:
+            raise JournalLost(wanted.shard, f"rows {after + 1:,} to {wanted.until:,}", "fewer")
+        after = max(after, converter.add(chunks, after, wanted.until))
+        yield from converter.complete()
+    yield from converter.remaining()
+
+
+def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches with those of few rows put together: Spark pays for each batch."""
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows += batch.num_rows
+        if rows >= READ_ROWS:
+            yield from _joined(gathered)
+            gathered, rows = [], 0
+    yield from _joined(gathered)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    import pyarrow as pa
+
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else batches
 
 
 def read_chunks(opened: SyncBroker, wanted: RowRange, after: int) -> list[bytes]:

@@ -12,6 +12,7 @@ from godwit.core.journal import Position, decode_chunk
 from godwit.pipeline.source.offsets import (
     Positions,
     RowRange,
+    acknowledge,
     check_available,
     chosen_shards,
     from_offset,
@@ -77,8 +78,8 @@ class JournalStream(SupportsTriggerAvailableNow):
 
     # Ours
 
-    def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[RowRange]:
-        """Return the ranges between two offsets; a shard with many rows yields several."""
+    def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[tuple[RowRange, ...]]:
+        """Return the ranges between two offsets, task by task; a shard with many rows yields several."""
         with SyncBroker(self._options.url) as opened:
             shards = opened.ask(self._shards)
         begin, until = from_offset(start), from_offset(end)
@@ -101,14 +102,8 @@ class JournalStream(SupportsTriggerAvailableNow):
 
     def _acknowledge(self, opened: SyncBroker, positions: Positions) -> None:
         reader = self._options.reader
-        if reader is None:
-            return
-
-        async def commit(journal: Journal) -> None:
-            for shard, position in positions.items():
-                await journal.commit(reader, shard, position)
-
-        opened.ask(commit)
+        if reader is not None:
+            opened.ask(lambda journal: acknowledge(journal, reader, positions))
 
 
 def _ends(shards: Mapping[str, ShardEnds]) -> Positions:
