@@ -102,7 +102,9 @@ async def test_only_errors_that_speak_of_the_downstream_count(broker: MemoryBrok
 
 async def test_an_open_breaker_says_until_when_and_why() -> None:
     clock = ManualClock(to_ms(datetime(2026, 11, 19, 12, 2, 50, tzinfo=UTC)))
-    one = breaker(MemoryBroker(clock=clock), clock, "one", BreakerRule(failure_threshold=14, reset_timeout=30))
+    one = breaker(
+        MemoryBroker(clock=clock), clock, "one", BreakerRule(failure_threshold=14, reset_timeout=timedelta(seconds=30))
+    )
     await fail(one)
     await work(one, times=6)
     await fail(one, times=13, away=Away.NETWORK)
@@ -147,7 +149,8 @@ async def test_a_probe_that_fails_for_its_own_sake_lets_another_message_try(
         assert await one.admit() == 1
         one.begun(1)
         await fail(one, away=None)
-    assert one.state.circuit is Circuit.HALF_OPEN
+    half_open = one.state
+    assert half_open.circuit is Circuit.HALF_OPEN
     await work(one)
     assert one.state.circuit is Circuit.CLOSED
 

@@ -180,6 +180,7 @@ async def test_a_closed_broker_says_so_and_leaves_no_connection() -> None:
     with server.client() as client:
         await eventually(lambda: len(client.client_list()) == 1, what="no connection left")
 
+
 async def test_a_call_cancelled_at_any_moment_gives_its_connection_back() -> None:
     pool = a_pool(fresh(), 2)
     await pool.call(("PING",))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 from typing import Any, Final
 
 import hiredis
@@ -50,7 +49,7 @@ local redis = setmetatable({
 }, {__index = real})
 """
 UNIMPORTANT: Final = frozenset({b"w", b"letters"})
-"""Fields that may change: numbers of dead letters that are left out, and what is written to be refused above maxmemory."""
+"""Fields that may change: numbers of dead letters left out, and what is written to be refused above maxmemory."""
 Saved = dict[bytes, bytes]
 Stored = dict[bytes, Any]
 
@@ -149,15 +148,19 @@ async def crowd(shop: Shop) -> None:
     """Publish into a queue where one group drops what does not fit."""
     await shop.broker.purge(Q, KEYED)
     await shop.broker.purge(Q, G)
-    groups = [GroupSpec(name=G, overflow=Overflow.DROP), GroupSpec(name=KEYED, message_ordering=True, overflow=Overflow.DROP)]
+    groups = [
+        GroupSpec(name=G, overflow=Overflow.DROP),
+        GroupSpec(name=KEYED, message_ordering=True, overflow=Overflow.DROP),
+    ]
     await shop.broker.declare(QueueSpec(name=Q, lanes=4, max_size=6), groups)
     await publish(shop)
 
 
 async def publish(shop: Shop) -> None:
     await shop.broker.publish([
-        shop.message("p1", ordering_key="k0"), shop.message("p2", ordering_key="k7"), shop.later("p3"), shop.message("p4"),
-        shop.expiring("p5", LEASE), shop.message("p4"), shop.message("b1"), shop.message("p6", routing=Routing(consumer_group=G)),
+        shop.message("p1", ordering_key="k0"), shop.message("p2", ordering_key="k7"), shop.later("p3"),
+        shop.message("p4"), shop.expiring("p5", LEASE), shop.message("p4"), shop.message("b1"),
+        shop.message("p6", routing=Routing(consumer_group=G)),
     ])  # fmt: skip
 
 
@@ -210,16 +213,16 @@ def recorded(monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> Iterator[l
     calls: list[tuple[Call, Saved]] = []
     run, run_each = Servers.run, Servers.run_each
 
-    def note(name: str, keys: Sequence[str], arguments: Sequence[Any], signed: bool) -> None:
-        calls.append(((name, [len(keys), *keys, *arguments, *(["run"] if signed else [])]), saved(client)))
+    def note(name: str, named: Sequence[str], arguments: Sequence[Any], signed: bool) -> None:
+        calls.append(((name, [len(named), *named, *arguments, *(["run"] if signed else [])]), saved(client)))
 
-    async def noted(self: Servers, name: str, keys: Any, arguments: Any, *, signed: bool = False, **more: Any) -> Any:
-        note(name, keys, arguments, signed)
-        return await run(self, name, keys, arguments, signed=signed, **more)
+    async def noted(self: Servers, name: str, named: Any, arguments: Any, *, signed: bool = False, **more: Any) -> Any:
+        note(name, named, arguments, signed)
+        return await run(self, name, named, arguments, signed=signed, **more)
 
     async def noted_each(self: Servers, name: str, each: Any, *, signed: bool = False) -> Any:
-        for keys, arguments in each:
-            note(name, keys, arguments, signed)
+        for named, arguments in each:
+            note(name, named, arguments, signed)
         return await run_each(self, name, each, signed=signed)
 
     with monkeypatch.context() as patch:
@@ -228,15 +231,21 @@ def recorded(monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> Iterator[l
         yield calls
 
 
+def names(client: redis.Redis) -> list[bytes]:
+    found: Any = client.keys()
+    return list(found)
+
+
 def saved(client: redis.Redis) -> Saved:
     """Return all keys as the server itself writes them down."""
-    return {key: client.dump(key) for key in client.keys()}
+    dumps: dict[bytes, Any] = {key: client.dump(key) for key in names(client)}
+    return dumps
 
 
-def restore(client: redis.Redis, keys: Saved) -> None:
+def restore(client: redis.Redis, before: Saved) -> None:
     client.flushall()
     with client.pipeline(transaction=False) as pipe:
-        for key, value in keys.items():
+        for key, value in before.items():
             pipe.restore(key, 0, value)
         pipe.execute()
 
@@ -244,14 +253,15 @@ def restore(client: redis.Redis, keys: Saved) -> None:
 def stored(client: redis.Redis) -> Stored:
     """Return what is stored, without what may change."""
     found: Stored = {}
-    for key in client.keys():
-        kind = client.type(key)
+    for key in names(client):
+        kind: Any = client.type(key)
         if b":wake:" in key:
             continue
         if kind == b"hash":
             found[key] = {field: value for field, value in client.hgetall(key).items() if field not in UNIMPORTANT}
         elif kind == b"zset":
-            found[key] = dict(client.zrange(key, 0, -1, withscores=True))
+            pairs: Any = client.zrange(key, 0, -1, withscores=True)
+            found[key] = dict(pairs)
         elif kind == b"stream":
             found[key] = client.xrange(key)
     return {key: value for key, value in found.items() if value}
@@ -261,7 +271,7 @@ def run(client: redis.Redis, call: Call, failing: int = 0) -> object:
     """Run a script, with an error in place of a command; return its answer, or the error."""
     name, words = call
     try:
-        return client.execute_command("EVAL", HARNESS % (failing, INJECTED, INJECTED) + script(name).source, *words)
+        return client.eval(HARNESS % (failing, INJECTED, INJECTED) + script(name).source, *words)
     except redis.ResponseError as error:
         return error
 
@@ -270,7 +280,8 @@ def commands_of(client: redis.Redis, call: Call) -> int:
     """Run a script; return how many commands it has."""
     name, words = call
     body = f"local function body()\n{script(name).source}\nend\nbody()\nreturn -left"
-    return int(client.execute_command("EVAL", HARNESS % (0, INJECTED, INJECTED) + body, *words))
+    answer: Any = client.eval(HARNESS % (0, INJECTED, INJECTED) + body, *words)
+    return int(answer)
 
 
 def check(client: redis.Redis, call: Call, before: Saved) -> int:
@@ -295,7 +306,11 @@ def check(client: redis.Redis, call: Call, before: Saved) -> int:
 
 
 def difference(one: Stored, other: Stored) -> str:
-    return "; ".join(f"{key!r}: {one.get(key)} -> {other.get(key)}" for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+    return "; ".join(
+        f"{key!r}: {one.get(key)} -> {other.get(key)}"
+        for key in one.keys() | other.keys()
+        if one.get(key) != other.get(key)
+    )
 
 
 @asynccontextmanager
@@ -308,7 +323,9 @@ async def opened_shop() -> AsyncIterator[Shop]:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_a_script_that_fails_at_any_command_has_done_all_or_nothing(scene: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_script_that_fails_at_any_command_has_done_all_or_nothing(
+    scene: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, act = SCENES[scene]
     async with opened_shop() as shop:
         with shop.server.client() as client:
@@ -359,7 +376,7 @@ async def test_a_pull_of_one_that_fails_at_any_command_leased_it_or_not() -> Non
         order = Order(DEAD, GroupName("default"), "w", 10_000, 0)
         with shop.server.client() as client:
             client.delete(keys.wake(DEAD, "default"))
-            _, command = shop.broker._taker.waiting(order, SimpleNamespace(run_id="run"))
+            _, command = shop.broker._taker.waiting(order, "run")
             client.hset(keys.block(DEAD, "default")[0], "run", "run")
             assert check(client, ("pull_one", command[2:]), saved(client)) > 5
 

@@ -46,7 +46,7 @@ class Fetcher:
 
     def park(self, listener: LoopListener, order: Order, server: Server) -> Parked:
         """Return a pull for a listener, ready to be sent."""
-        token, command = self._taker.waiting(order, server)
+        token, command = self._taker.waiting(order, server.run_id)
         reach(PULL_ONE.before)
         return Parked(listener, order, token, command)
 

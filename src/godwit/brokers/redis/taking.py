@@ -13,7 +13,7 @@ from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Catalog
 from godwit.brokers.redis.encoding import Copy, read_copy
 from godwit.brokers.redis.held import Held, HeldLeases
-from godwit.brokers.redis.link import Argument, Server
+from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import Reach
 from godwit.brokers.redis.replies import LinkLost
 from godwit.brokers.redis.scripts import script
@@ -117,13 +117,13 @@ class Taker:
                 return Pulled(deliveries, part.due_ms, part.inbox)
             taken_bytes = max(taken_bytes, 0) + sum(delivery.envelope.size for delivery in part.deliveries)
 
-    def waiting(self, order: Order, server: Server) -> tuple[str, Sequence[Argument]]:
+    def waiting(self, order: Order, run_id: str) -> tuple[str, Sequence[Argument]]:
         """Return the token and the command of a pull that waits on the server for a marker of partition 0."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         queue, group, worker, length_ms, _ = order
         block = keys.block(queue, group)
         names = (*keys.step(queue), *(block[place] for place in _ONE_PLACES))
-        arguments = (self._reach.now(), queue, group, f"g:{group}", worker, length_ms, token, server.run_id)
+        arguments = (self._reach.now(), queue, group, f"g:{group}", worker, length_ms, token, run_id)
         return token, ("EVALSHA", PULL_ONE.sha, len(names), *names, *arguments)
 
     def answered(self, order: Order, token: str, answer: Any) -> Pulled | None:
