@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from benchmarks.defaults import as_by_default, without_store
 from benchmarks.results import Result
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.envelope import seal_all
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 

@@ -12,7 +12,7 @@ import msgspec
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName, new_message_id
 from godwit.core.queues import QueueSpec
 

@@ -12,7 +12,7 @@ from benchmarks.results import REPEATS, Clock, Report, Result, interleaved, rati
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryEngine
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 

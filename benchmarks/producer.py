@@ -11,8 +11,8 @@ from typing import Final
 from benchmarks.results import REPEATS, Report, Result, interleaved, ratios, report
 from godwit.brokers.contract import Receipt
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import Envelope
-from godwit.core.message import Message
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from godwit.runtime.producer import QueueProducer

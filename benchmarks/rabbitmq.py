@@ -18,8 +18,8 @@ import aiormq
 from benchmarks.results import Clock, Report, Result, ratios, report
 from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq import RabbitMQBroker
-from godwit.core.envelope import Envelope, seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 from godwit.runtime.consumer import Consumer

@@ -17,8 +17,8 @@ from benchmarks.effective_postgres import postgres_settings
 from benchmarks.results import REPEATS, Report, Result, ratios, report
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import JournalBody, QueueSpec
 from godwit.runtime.recorder import Recorder
 from godwit.store.contract import Store

@@ -21,7 +21,7 @@ from benchmarks.results import REPEATS, Report, Result, report
 from godwit.brokers.contract import Broker
 from godwit.brokers.urls import connect
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, QueueName, new_message_id
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import RedisServer, redis_server

@@ -24,7 +24,7 @@ from benchmarks.results import Report, Result, ratios, report
 from godwit.brokers.contract import Ack, Broker
 from godwit.brokers.urls import connect
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, QueueName, new_message_id
 from godwit.core.queues import QueueSpec
 from tests.faults.crew import Crew

@@ -22,7 +22,7 @@ from benchmarks.effective_postgres import postgres_settings
 from benchmarks.results import Report, Result, ratios, report
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import utc_now
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager

@@ -19,7 +19,7 @@ from rich.console import Console
 from benchmarks.effective_postgres import postgres_settings
 from benchmarks.results import Report, Result, report
 from godwit.brokers.urls import connect
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.store.urls import connect as connect_store

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from benchmarks.results import Report, Result, report, save
 from benchmarks.spark import CAMPAIGN, HORIZON, send, users
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.jobs.plan import PlanSettings, plan_in_session
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.spark.connections import Connections

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from godwit.brokers.contract import Ack
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, QueueName, new_message_id
 from godwit.core.queues import QueueSpec
 

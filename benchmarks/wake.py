@@ -22,7 +22,7 @@ from benchmarks.results import REPEATS, Report, Result, report
 from godwit.brokers.contract import Ack
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import QueueSpec
 

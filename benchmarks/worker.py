@@ -19,11 +19,11 @@ from benchmarks.worker_memory import CONCURRENCY, PAYLOAD, QUEUE, filled
 from godwit.brokers.contract import Ack, Broker
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.journal.statuses import Status
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName
 from godwit.core.queues import QueueSpec
-from godwit.core.statuses import Status
 from godwit.manager import MessageQueueManager
 from godwit.store.sqlite.store import SqliteStore
 

@@ -15,8 +15,8 @@ from benchmarks.effective import sqlite_settings
 from benchmarks.results import Report, Result, report
 from godwit.brokers.contract import Broker
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.envelope import seal_all
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 

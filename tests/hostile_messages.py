@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, tzinfo
 from typing import Any
 
-from godwit.core.message import MessageMetadata, Routing, Scheduling
+from godwit.core.messages.message import MessageMetadata, Routing, Scheduling
 
 NAIVE = datetime(2026, 1, 1, 12)
 

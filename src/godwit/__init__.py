@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, HandBack, Nack, Postpone, Receipt
 from godwit.brokers.urls import connect
-from godwit.core.envelope import Envelope, seal, seal_all
 from godwit.core.errors import GodwitError
-from godwit.core.failure import ErrorType, FailureKind, ProcessingError
-from godwit.core.handling import BatchFailed, Permanent, Retry
-from godwit.core.message import Kind, Message, MessageMetadata, Priority, Routing, Scheduling
+from godwit.core.failures.failure import ErrorType, FailureKind, ProcessingError
+from godwit.core.failures.judgement import BatchFailed, Permanent, Retry
+from godwit.core.failures.retry import Backoff, RetryPolicy, Strategy
+from godwit.core.messages.envelope import Envelope, seal, seal_all
+from godwit.core.messages.message import Kind, Message, MessageMetadata, Priority, Routing, Scheduling
 from godwit.core.queues import FlowControl, GroupSpec, Overflow, QueueSpec, QueueType
-from godwit.core.retry import Backoff, RetryPolicy, Strategy
 
 if TYPE_CHECKING:
     from godwit.admin.control import QueueControl

@@ -17,13 +17,13 @@ from godwit.brokers.contract import NO_WAIT, Broker, Delivery
 from godwit.brokers.urls import connect_for
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerError
-from godwit.core.keeping import KeepsJournalElsewhere
-from godwit.core.message import Message
+from godwit.core.journal.external_journal import KeepsJournalElsewhere
+from godwit.core.journal.statuses import MessageStatus
+from godwit.core.messages.message import Message
+from godwit.core.messages.routing import Router, Transform
+from godwit.core.messages.schemas import Schemas
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
-from godwit.core.routing import Router, Transform
-from godwit.core.schemas import Schemas
 from godwit.core.settings import Settings
-from godwit.core.statuses import MessageStatus
 from godwit.runtime.bookkeeping import Bookkeeping
 from godwit.runtime.breaker import QueueCircuitBreaker
 from godwit.runtime.bridge import SyncBridge

@@ -28,8 +28,8 @@ import msgspec
 from godwit.brokers.contract import Place, QueueStats, Receipt
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, milliseconds
-from godwit.core.envelope import Envelope
-from godwit.core.message import Message
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.runtime.worker import Worker

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from godwit.brokers.contract import Broker, DeadLetter, GiveUp
 from godwit.core.clock import ManualClock, from_ms
-from godwit.core.envelope import Envelope, seal_all
-from godwit.core.failure import ErrorType, FailureKind, ProcessingError
-from godwit.core.message import Message
+from godwit.core.failures.failure import ErrorType, FailureKind, ProcessingError
+from godwit.core.messages.envelope import Envelope, seal_all
+from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 
 LEASE = timedelta(seconds=30)

@@ -14,9 +14,9 @@ from godwit.brokers.contract import Broker, SharedEntry
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.urls import connect
 from godwit.core.clock import ManualClock, from_ms
-from godwit.core.envelope import seal_all
 from godwit.core.errors import BrokerUnavailable, GroupNotFound, QueueDraining, QueueNotFound
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.manager import MessageQueueManager

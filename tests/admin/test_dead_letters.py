@@ -14,13 +14,13 @@ from godwit.admin.reading import LARGEST_PAGE, PAGE_BYTES, next_size
 from godwit.brokers.contract import Broker, Delivery, GiveUp, LetterId, Nack
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, from_ms
-from godwit.core.envelope import seal
 from godwit.core.errors import LetterNotFound, QueueNotFound
-from godwit.core.failure import ErrorType, FailureKind
-from godwit.core.message import Message
+from godwit.core.failures.failure import ErrorType, FailureKind
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.core.retry import RetryPolicy, Strategy
 from godwit.testing import in_memory, run_until_empty
 from tests.admin.making import LEASE, Q, bury, bury_ids, error, letters_of, messages
 

@@ -12,9 +12,9 @@ from godwit.admin.doctor import Finding, Severity, examine
 from godwit.admin.doctor.redis.asking import url_at
 from godwit.admin.doctor.redis.topologies import ClusterFacts, SentinelFacts, lag, merged, read_nodes, sentinels, slots
 from godwit.brokers.redis import RedisBroker
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from tests.servers.processes import HOST
 from tests.servers.redis_cluster import fresh_cluster, redis_cluster

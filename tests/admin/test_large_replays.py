@@ -20,9 +20,9 @@ from godwit.admin.filtering import LetterFilter
 from godwit.brokers.contract import Ack, Broker, DeadLetter, GroupStats, LetterId, QueueStats
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.urls import connect
-from godwit.core.envelope import Envelope, seal, seal_all
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.envelope import Envelope, seal, seal_all
+from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.queues import QueueSpec
 from tests.admin.making import LEASE, Q, bury, error, messages

@@ -11,8 +11,8 @@ from godwit.admin.dead_letters import DeadLetterQueueHandler
 from godwit.admin.filtering import LetterFilter
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, from_ms
-from godwit.core.envelope import seal
-from godwit.core.failure import ErrorType, FailureKind
+from godwit.core.failures.failure import ErrorType, FailureKind
+from godwit.core.messages.envelope import seal
 from godwit.core.names import DEFAULT_GROUP, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.telemetry.alerts import Alert, AlertName

@@ -17,13 +17,13 @@ from godwit.admin.pace import TokenBucket
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, LetterId
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock
-from godwit.core.envelope import seal, seal_all
 from godwit.core.errors import InvalidMessage, InvalidSetting, QueueFull
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.failures.failure import FailureKind
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.messages.envelope import seal, seal_all
+from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.core.retry import RetryPolicy, Strategy
 from godwit.testing import in_memory, run_until_empty
 from tests.admin.making import LEASE, Q, SlowTime, bury, bury_ids, error, letters_of, messages
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from godwit.brokers.urls import connect
-from godwit.core.envelope import seal_all
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.envelope import seal_all
 from godwit.core.names import GroupName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.admin.making import Q, bury, bury_ids, error, messages

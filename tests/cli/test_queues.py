@@ -6,7 +6,7 @@ import json
 import pytest
 
 from godwit.cli.shown.quantities import size_text
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from tests.cli.terminal import Terminal
 

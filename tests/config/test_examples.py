@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from godwit.config import load
+from godwit.core.failures.retry import RetryPolicy, Strategy
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueType
-from godwit.core.retry import RetryPolicy, Strategy
 from godwit.core.settings import QueueConfiguration, Settings
 from tests.project.specification import ROOT
 

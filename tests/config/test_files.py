@@ -10,9 +10,9 @@ from godwit.config import load
 from godwit.config.loading import settings_from
 from godwit.config.sources import Document
 from godwit.core.errors import ConfigurationError
+from godwit.core.failures.retry import Backoff, Strategy
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import JournalBody, Overflow, QueueType
-from godwit.core.retry import Backoff, Strategy
 from godwit.core.settings import TYPE_DEFAULTS, LoadBalancing, QueueOrder, Settings
 
 

@@ -8,8 +8,8 @@ import pytest
 from godwit.config import describe, load
 from godwit.config.keys import SETTINGS
 from godwit.core.errors import ConfigurationError
+from godwit.core.failures.retry import Strategy
 from godwit.core.names import QueueName
-from godwit.core.retry import Strategy
 from godwit.core.settings import Settings
 
 

@@ -15,13 +15,13 @@ from typing import Any, Final, Literal, Protocol
 
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, GroupStats, Nack, QueueStats, Receipt
 from godwit.core.clock import Clock, ManualClock, SystemClock, from_ms, milliseconds
-from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import BrokerClosed
-from godwit.core.failure import FailureKind, ProcessingError
-from godwit.core.journal import Position, decode_chunk, rows_of, shard_name
-from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.projection import CopyState, Projection
+from godwit.core.journal.vocabulary import Position, decode_chunk, rows_of, shard_name
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName
-from godwit.core.projection import CopyState, Projection
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.waiting import real_time
 

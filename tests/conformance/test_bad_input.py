@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp
-from godwit.core.envelope import seal_all
 from godwit.core.errors import (
     AlreadyExistsError,
     BrokerClosed,
@@ -20,8 +19,9 @@ from godwit.core.errors import (
     InvalidSetting,
     QueueNotFound,
 )
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message, Scheduling
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import LEASE, LONG, G, Harness, Q

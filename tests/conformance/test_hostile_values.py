@@ -17,21 +17,27 @@ import pytest
 
 from godwit.brokers.contract import NO_WAIT, Ack, GiveUp, HandBack, LetterId, Nack, Settlement
 from godwit.core.clock import from_ms
-from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidSetting
-from godwit.core.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, ErrorType, FailureKind, ProcessingError
-from godwit.core.journal import Position, shard_name
+from godwit.core.failures.failure import (
+    MESSAGE_CHARACTERS,
+    TRACEBACK_CHARACTERS,
+    ErrorType,
+    FailureKind,
+    ProcessingError,
+)
+from godwit.core.failures.retry import Backoff, RetryPolicy
+from godwit.core.journal.vocabulary import Position, shard_name
 from godwit.core.limits import LATEST_MS, LONGEST
-from godwit.core.message import Message, MessageMetadata, Scheduling
-from godwit.core.message_checks import (
+from godwit.core.messages.checks import (
     MAX_ATTRIBUTE_VALUE_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_ORDERING_KEY_BYTES,
     MAX_PAYLOAD_DEPTH,
 )
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message, MessageMetadata, Scheduling
 from godwit.core.names import AckId, MessageId, QueueName
 from godwit.core.queues import FlowControl, GroupSpec
-from godwit.core.retry import Backoff, RetryPolicy
 from tests.conformance.harness import LONG, G, Harness, Q, ids_of
 from tests.waiting import soon
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import AckId
 from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness, Q
 

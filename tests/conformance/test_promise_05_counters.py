@@ -8,9 +8,9 @@ import pytest
 
 from godwit.brokers.contract import Ack, HandBack, Nack, Postpone
 from godwit.core.clock import from_ms
-from godwit.core.failure import HISTORY_LENGTH, FailureKind
+from godwit.core.failures.failure import HISTORY_LENGTH, FailureKind
+from godwit.core.failures.retry import Backoff
 from godwit.core.queues import GroupSpec
-from godwit.core.retry import Backoff
 from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness
 
 pytestmark = pytest.mark.promise(5)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import LEASE, LONG, Harness, Q, ids_of

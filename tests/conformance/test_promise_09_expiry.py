@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from godwit.brokers.contract import Ack
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness, ids_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from godwit.brokers.contract import Ack, HandBack, Nack
 from godwit.core.clock import milliseconds
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import AckId, GroupName
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness, Q, Row

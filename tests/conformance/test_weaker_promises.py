@@ -9,7 +9,7 @@ import pytest
 
 from godwit.brokers.contract import Ack, Delivery, HandBack
 from godwit.core.errors import InvalidSetting, QueueFull
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.queues import FlowControl, GroupSpec
 from tests.conformance.gaps import GAPS
 from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness, Q, ids_of

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from godwit.core.clock import EPOCH, from_ms, milliseconds, to_ms
-from godwit.core.envelope import seal, seal_all
 from godwit.core.errors import InvalidArgumentError, InvalidMessage, InvalidName
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.limits import EARLIEST_MS, LARGEST_COUNT, LATEST_MS, LONGEST
-from godwit.core.message import Message, MessageMetadata, Routing, Scheduling
-from godwit.core.message_checks import (
+from godwit.core.messages.checks import (
     MAX_ATTRIBUTE_KEY_BYTES,
     MAX_ATTRIBUTE_VALUE_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_ORDERING_KEY_BYTES,
     MAX_PAYLOAD_DEPTH,
 )
+from godwit.core.messages.envelope import seal, seal_all
+from godwit.core.messages.message import Message, MessageMetadata, Routing, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName
-from godwit.core.retry import RetryPolicy
 from tests.hostile_messages import WRONG, zoned
 
 NAIVE = datetime(2026, 1, 1, 12)

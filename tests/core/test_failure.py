@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.core.failure import (
+from godwit.core.failures.failure import (
     HISTORY_LENGTH,
     MESSAGE_CHARACTERS,
     TRACEBACK_CHARACTERS,

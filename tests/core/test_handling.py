@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from godwit.core.failure import ErrorType, FailureKind
-from godwit.core.handling import Permanent, Retry, Verdict, classify, judge, retry_after
-from godwit.core.retry import RetryPolicy, Strategy
+from godwit.core.failures.failure import ErrorType, FailureKind
+from godwit.core.failures.judgement import Permanent, Retry, Verdict, classify, judge, retry_after
+from godwit.core.failures.retry import RetryPolicy, Strategy
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 TRANSIENT, PERMANENT = FailureKind.TRANSIENT, FailureKind.PERMANENT

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from godwit.core.journal import (
+from godwit.core.journal.vocabulary import (
     HEADER,
     LAYOUTS,
     VERSION,

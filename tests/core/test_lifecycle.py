@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from godwit.core.lifecycle import MOVES, OPEN, State, may_move
+from godwit.core.journal.lifecycle import MOVES, OPEN, State, may_move
 from godwit.core.queues import LANE_OF_PRIORITY, Lane
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.core.envelope import seal
-from godwit.core.message import Kind, Message, MessageMetadata, Priority, Routing, Scheduling
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Kind, Message, MessageMetadata, Priority, Routing, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName
-from godwit.core.retry import RetryPolicy, Strategy
 
 GOLDEN = Path(__file__).parent / "golden" / "message-v1.json"
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123000, tzinfo=UTC)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from godwit.core.journal import LAYOUTS, Event
-from godwit.core.projection import CopyState, Projection
+from godwit.core.journal.projection import CopyState, Projection
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 
 
 def row(event: Event, seq: int = 1, group: str | None = "g", **fields: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.core.errors import InvalidSetting
+from godwit.core.failures.retry import Backoff, RetryPolicy, Strategy, execute_with_retry
 from godwit.core.limits import LARGEST_COUNT, LONGEST
-from godwit.core.retry import Backoff, RetryPolicy, Strategy, execute_with_retry
 
 SECOND = timedelta(seconds=1)
 DELAYS = st.timedeltas(min_value=timedelta(0), max_value=timedelta(hours=1))

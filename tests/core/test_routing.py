@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from godwit.core.errors import InvalidCondition, InvalidMessage, TransformFailed, Unroutable
-from godwit.core.message import Kind, Message, Routing
+from godwit.core.failures.retry import RetryPolicy
+from godwit.core.messages.message import Kind, Message, Routing
+from godwit.core.messages.routing import Router, filters_of, transformed
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec, QueueType
-from godwit.core.retry import RetryPolicy
-from godwit.core.routing import Router, filters_of, transformed
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, RoutingRule
 
 HIGH, NORMAL, OTHER = QueueName("notifications:high"), QueueName("notifications:normal"), QueueName("other")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.core.conditions import FIELDS, MAX_CONDITION_CHARACTERS, Answer, Condition
 from godwit.core.errors import InvalidCondition
-from godwit.core.message import Kind, Message, MessageMetadata, Priority
+from godwit.core.messages.conditions import FIELDS, MAX_CONDITION_CHARACTERS, Answer, Condition
+from godwit.core.messages.message import Kind, Message, MessageMetadata, Priority
 from godwit.core.names import QueueName
 
 MESSAGE = Message(
@@ -143,7 +143,7 @@ def test_a_part_named_as_a_whole_is_given_whole() -> None:
 
 def test_importing_the_evaluator_does_not_bring_its_command_line() -> None:
     code = (
-        "import sys; from godwit.core.conditions import Condition; Condition('priority > 1'); "
+        "import sys; from godwit.core.messages.conditions import Condition; Condition('priority > 1'); "
         "print(*{'prompt_toolkit', 'rich', 'typer'} & set(sys.modules))"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

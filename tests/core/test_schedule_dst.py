@@ -23,9 +23,9 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from godwit.core.schedule_cron import parse_cron
-from godwit.core.schedule_times import fires, next_fire
-from godwit.core.schedule_zones import zone
+from godwit.core.schedule.cron import parse_cron
+from godwit.core.schedule.times import fires, next_fire
+from godwit.core.schedule.zones import zone
 
 FIRST, LAST = 2025, 2035
 WINDOW = 3 * 60

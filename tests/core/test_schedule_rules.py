@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from godwit.core.clock import from_ms, to_ms
 from godwit.core.errors import InvalidSchedule
-from godwit.core.schedule import Misfire, Rule, Schedule, campaign_id, campaign_ids, firing_id, jitter_ms, single_id
-from godwit.core.schedule_cron import NICKNAMES, parse_cron
-from godwit.core.schedule_rules import (
+from godwit.core.schedule.cron import NICKNAMES, parse_cron
+from godwit.core.schedule.rules import (
     CATCH_UP_MOST,
     MISSED_COUNTED,
     check_due,
@@ -24,7 +23,17 @@ from godwit.core.schedule_rules import (
     preview,
     weekly,
 )
-from godwit.core.schedule_zones import zone
+from godwit.core.schedule.schedules import (
+    Misfire,
+    Rule,
+    Schedule,
+    campaign_id,
+    campaign_ids,
+    firing_id,
+    jitter_ms,
+    single_id,
+)
+from godwit.core.schedule.zones import zone
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOON_MS = to_ms(NOON)

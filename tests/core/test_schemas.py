@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from godwit.core.errors import ExtraRequired, InvalidMessage, InvalidName, InvalidSetting
-from godwit.core.message import Message
-from godwit.core.schemas import Schemas
+from godwit.core.messages.message import Message
+from godwit.core.messages.schemas import Schemas
 
 
 class Line(msgspec.Struct):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from godwit.brokers.urls import connect
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import QueueName
 from tests.project.specification import ROOT
 from tests.servers.redis import RedisServer, redis_server

@@ -14,8 +14,8 @@ from pathlib import Path
 from godwit.brokers.contract import Broker, Receipt
 from godwit.brokers.urls import connect
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerUnavailable, NotReplicated, PartialPublish, StorageFull
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId
 from tests.conformance.harness import Q
 from tests.faults.opening import OUTAGE_SECONDS, PAUSE, opened

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from godwit.brokers.contract import Ack, Broker, GiveUp, HandBack, Nack, Settlement
-from godwit.core.envelope import Envelope
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Position, decode_chunk, shard_name
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import Position, decode_chunk, shard_name
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import LONG, G, Q

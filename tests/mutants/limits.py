@@ -20,14 +20,14 @@ def seen_by(backend: str, *names: str) -> tuple[str, ...]:
 MUTANTS: Final = (
     Mutant(
         name="limits: a message before 1970 is sealed as it is",
-        file="core/envelope.py",
+        file="core/messages/envelope.py",
         old="(expires_ms is not None and not EARLIEST_MS <=",
         new="(expires_ms is not None and not -(1 << 60) <=",
         tests=(f"{ENVELOPE}test_an_expiry_before_1970_is_in_the_first_millisecond_of_1970",),
     ),
     Mutant(
         name="limits: a body keeps the expiry that its envelope lost",
-        file="core/envelope.py",
+        file="core/messages/envelope.py",
         old="expires_at=None if expires_at is None else bounded_instant(expires_at),",
         new="expires_at=expires_at,",
         tests=(f"{ENVELOPE}test_every_instant_of_a_message_is_moved_inside_the_limits[year 1]",),
@@ -48,7 +48,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: a zone that raises is not caught",
-        file="core/message_checks.py",
+        file="core/messages/checks.py",
         old='        except Exception as error:\n            raise InvalidMessage(field, f"is in a zone',
         new='        except ZeroDivisionError as error:\n            raise InvalidMessage(field, f"is in a zone',
         tests=(f"{ENVELOPE}test_a_zone_that_cannot_be_used_is_refused_naming_the_field",),
@@ -76,14 +76,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: a linear delay is multiplied as a timedelta",
-        file="core/retry.py",
+        file="core/failures/retry.py",
         old="multiplied(self.initial_delay, self.max_delay, attempt)",
         new="min(self.initial_delay * attempt, self.max_delay)",
         tests=(f"{RETRY}test_a_policy_without_end_has_delays_within_the_limits",),
     ),
     Mutant(
         name="limits: a power of any multiplier is taken",
-        file="core/retry.py",
+        file="core/failures/retry.py",
         old="    except OverflowError:\n",
         new="    except ZeroDivisionError:\n",
         tests=(f"{RETRY}test_a_policy_without_end_has_delays_within_the_limits",),
@@ -97,14 +97,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: brackets without end raise what they raise",
-        file="core/envelope.py",
+        file="core/messages/envelope.py",
         old="except (GodwitError, RecursionError) as error:",
         new="except GodwitError as error:",
         tests=(f"{ENVELOPE}test_opening_what_is_no_message_raises_a_decode_error",),
     ),
     Mutant(
         name="limits: metadata of any type are sealed",
-        file="core/envelope.py",
+        file="core/messages/envelope.py",
         old="        check_metadata(message.metadata)\n",
         new="        pass\n",
         tests=(f"{ENVELOPE}test_what_no_handler_could_read_is_not_sealed",),
@@ -118,7 +118,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: the error of a transform is shown by its own means",
-        file="core/routing.py",
+        file="core/messages/routing.py",
         old='f"raised {type_name(error)}: {error_text(error)}"',
         new='f"raised {type_name(error)}: {error}"',
         tests=(f"{MANAGER}test_a_transform_that_gives_nonsense_refuses_its_queue_only[raises TextOfAnotherTypeError]",),
@@ -139,7 +139,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: the text of an error is kept as it came",
-        file="core/failure.py",
+        file="core/failures/failure.py",
         old="message=clean(message, limit=MESSAGE_CHARACTERS)[:MESSAGE_CHARACTERS],",
         new="message=message,",
         tests=seen_by("memory", "test_an_error_of_any_text_is_kept_and_stops_nothing[surrogate]"),

@@ -100,7 +100,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="ttl counts from creation although the message is due later",
-        file="core/envelope.py",
+        file="core/messages/envelope.py",
         old="(self.created_at_ms if self.deliver_at_ms is None else self.deliver_at_ms) + ttl_ms",
         new="self.created_at_ms + ttl_ms",
         tests=seen_by("promise_09_expiry.py::test_ttl_counts_from_deliver_at_when_the_message_is_due_later"),

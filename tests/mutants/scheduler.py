@@ -15,7 +15,7 @@ def seen_by(*names: str) -> tuple[str, ...]:
 MUTANTS: Final = (
     Mutant(
         name="scheduler: a firing's id does not know the schedule's version",
-        file="core/schedule.py",
+        file="core/schedule/schedules.py",
         old='f"rule\\0{schedule_id}\\0{version}\\0{fire_ms}"',
         new='f"rule\\0{schedule_id}\\0{fire_ms}"',
         tests=seen_by("scheduler.py::test_what_is_paused_and_resumed_at_once_fires_as_if_nothing_had_been"),
@@ -45,7 +45,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="scheduler: a job in the repeated hour waits for its second passage",
-        file="core/schedule_times.py",
+        file="core/schedule/times.py",
         old="    if local < change.at + change.before:\n        return local - change.before\n",
         new="    if local < change.at + min(change.before, change.after):\n        return local - change.before\n",
         tests=("tests/core/test_schedule_dst.py::test_a_job_in_the_repeated_hour_runs_once",),

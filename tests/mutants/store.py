@@ -12,21 +12,21 @@ ODD: Final = f"{ROWS}test_an_odd_value_is_brought_inside_the_limits_and_its_neig
 MUTANTS: Final = (
     Mutant(
         name="recorder: rows of the journal are taken as they are",
-        file="core/coalescing.py",
+        file="core/journal/batches.py",
         old="    rows = fitting(chunk.event, rows, batch.unusable.append)\n",
         new="",
         tests=(f"{ROWS}test_a_delay_of_300_000_years_is_recorded_as_the_latest_instant[sqlite]",),
     ),
     Mutant(
         name="recorder: instants of a row have no limit",
-        file="core/journal_limits.py",
+        file="core/journal/limits.py",
         old="_Instant = Annotated[int, Meta(ge=0, le=LATEST_MS)]",
         new="_Instant = Annotated[int, Meta(ge=0)]",
         tests=(f"{ODD}[sqlite-an instant of the year 302,000]",),
     ),
     Mutant(
         name="recorder: the time of a chunk is taken as it is",
-        file="core/coalescing.py",
+        file="core/journal/batches.py",
         old="    if not EARLIEST_MS <= chunk.at <= LATEST_MS:\n",
         new="    if not chunk:\n",
         tests=(f"{ROWS}test_a_chunk_of_any_time_is_recorded[sqlite-9223372036854775807]",),

@@ -12,10 +12,10 @@ import msgspec
 from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settlement, Snapshot
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, from_ms
-from godwit.core.envelope import Envelope, seal
-from godwit.core.failure import FailureKind, ProcessingError
-from godwit.core.journal import Position, decode_chunk, rows_of, shard_name
-from godwit.core.message import Message, Scheduling
+from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.vocabulary import Position, decode_chunk, rows_of, shard_name
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message, Scheduling
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 from godwit.pipeline.source.schema import journal_schema
 

@@ -15,10 +15,10 @@ from godwit.brokers.contract import Ack, GiveUp, Nack
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.brokers.sqlite.work import SHARD_BITS
 from godwit.brokers.urls import connect
-from godwit.core.envelope import seal_all
-from godwit.core.failure import FailureKind
-from godwit.core.journal import LAYOUTS, Event, encode_chunk
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import LAYOUTS, Event, encode_chunk
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 
 LEASE = timedelta(seconds=30)

@@ -10,9 +10,9 @@ import pytest
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import SYSTEM_CLOCK, Clock, ManualClock, from_ms
-from godwit.core.envelope import seal_all
-from godwit.core.journal import LAYOUTS, Event, Position, shard_name
-from godwit.core.message import Message
+from godwit.core.journal.vocabulary import LAYOUTS, Event, Position, shard_name
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.pipeline.audit.part import FINDINGS_SCHEMA, AuditScope, _findings
 from godwit.pipeline.jobs.audit import AuditResult, AuditSettings, AuditVerdict, audit_in_session

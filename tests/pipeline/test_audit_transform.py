@@ -11,10 +11,10 @@ import pytest
 
 from godwit.brokers.contract import Ack, Snapshot
 from godwit.core.clock import from_ms
-from godwit.core.envelope import seal
-from godwit.core.journal import Event
-from godwit.core.message import Message
-from godwit.core.projection import Projection
+from godwit.core.journal.projection import Projection
+from godwit.core.journal.vocabulary import Event
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.pipeline.audit.copy_lifecycle import COLUMNS
 from godwit.pipeline.transforms import audit
 from tests.pipeline.histories import LEASE, ORDERED, PLAIN, QUEUE, History, Row, journal

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from godwit.core.errors import JournalDamaged, JournalLost
-from godwit.core.journal import Event, Position, encode_chunk
+from godwit.core.journal.vocabulary import Event, Position, encode_chunk
 from godwit.pipeline.batch.journal_input import JournalInput
 from godwit.pipeline.batch.rollup import advances, histogram_rows, minute_rows
 from godwit.pipeline.source.offsets import RowRange, split

@@ -13,8 +13,8 @@ import pytest
 
 from godwit.core.clock import ManualClock, to_ms
 from godwit.core.errors import InvalidSetting, PlanTooDense
-from godwit.core.message import Message
-from godwit.core.schedule import Firing, campaign_id
+from godwit.core.messages.message import Message
+from godwit.core.schedule.schedules import Firing, campaign_id
 from godwit.pipeline.campaign.definition import Campaign, Horizon
 from godwit.pipeline.campaign.plan_writer import message_batch, message_template
 from godwit.pipeline.jobs.plan import PlanResult, PlanSettings, plan_in_session

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from godwit.core.errors import InvalidSetting
-from godwit.core.schedule import campaign_id
+from godwit.core.schedule.schedules import campaign_id
 from godwit.pipeline.campaign.definition import Campaign, Horizon, LeapDayRule, QuietHours
 from godwit.pipeline.campaign.zone_clocks import zones
 from godwit.pipeline.transforms.plan import crowded_minutes, plan_candidates, plan_messages, rejected_users

@@ -8,9 +8,9 @@ import pytest
 
 from godwit.brokers.contract import Delivery
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.envelope import seal_all
 from godwit.core.errors import BodiesMissing, InvalidCondition, InvalidSetting, QueueNotFound
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 from godwit.pipeline.jobs.replay import ReplayResult, ReplaySettings, check_settings, replay_in_session
 from godwit.pipeline.spark.connections import Connections

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import Envelope
 from godwit.core.errors import RowsRefused
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName
 from godwit.pipeline.sink.row_messages import RowMessages
 from godwit.pipeline.sink.row_template import NAMESPACE, RowTemplates, uuid5

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from godwit.core.errors import InvalidSetting
-from godwit.core.journal import HEADER, LAYOUTS
+from godwit.core.journal.vocabulary import HEADER, LAYOUTS
 from godwit.pipeline.source.schema import arrow_schema, check_columns, columns, journal_schema, schema_document
 
 FIRST_VERSION = (

@@ -7,8 +7,8 @@ from itertools import count, groupby
 
 from godwit.brokers.contract import PUBLISH_CHUNK
 from godwit.core.clock import ManualClock, milliseconds
-from godwit.core.envelope import Envelope
 from godwit.core.errors import GroupNotFound, PartialPublish, QueueFull, QueueNotFound
+from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import GroupSpec, Overflow, QueueSpec
 from tests.properties.pieces import FOREVER, Copy, Group, Queue
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from godwit.core.journal import Event
-from godwit.core.lifecycle import State, may_move
+from godwit.core.journal.lifecycle import State, may_move
+from godwit.core.journal.vocabulary import Event
 
 _TARGETS = {
     Event.DELIVERED: State.LEASED,

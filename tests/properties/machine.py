@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from godwit.core.clock import ManualClock
 from godwit.core.errors import GodwitError, GroupNotFound, PartialPublish, QueueFull
-from godwit.core.projection import Projection
+from godwit.core.journal.projection import Projection
 from tests.conformance.harness import Row
 from tests.properties.lifecycle import LifecycleWatch
 from tests.properties.sides import BrokerSide, Side, Sight, states_of

@@ -9,11 +9,11 @@ from godwit.brokers.arguments import check_pull
 from godwit.brokers.arguments import lease_ms as checked_lease_ms
 from godwit.brokers.contract import NO_WAIT
 from godwit.core.clock import milliseconds
-from godwit.core.envelope import Envelope
 from godwit.core.error_text import clean
 from godwit.core.errors import QueueFull, QueueNotFound
-from godwit.core.failure import MESSAGE_CHARACTERS
+from godwit.core.failures.failure import MESSAGE_CHARACTERS
 from godwit.core.limits import bounded
+from godwit.core.messages.envelope import Envelope
 from tests.properties.accepting import Accepting
 from tests.properties.pieces import FOREVER, WAITING, Copy, Group, Queue, counters_of, numbers_in
 from tests.properties.sides import Address, Letter, Taken, Word, span

@@ -24,11 +24,11 @@ from godwit.brokers.contract import (
     Settlement,
 )
 from godwit.core.clock import from_ms
-from godwit.core.envelope import Envelope
-from godwit.core.failure import FailureKind, ProcessingError
-from godwit.core.journal import LAYOUTS, Position, decode_chunk, rows_of, shard_name
+from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.projection import CopyState
+from godwit.core.journal.vocabulary import LAYOUTS, Position, decode_chunk, rows_of, shard_name
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
-from godwit.core.projection import CopyState
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import Row
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from godwit.brokers.contract import MAX_LEASE
 from godwit.core.clock import milliseconds
-from godwit.core.envelope import Envelope
+from godwit.core.failures.retry import Backoff
 from godwit.core.limits import bounded_ms
-from godwit.core.message_checks import MAX_ORDERING_KEY_BYTES
+from godwit.core.messages.checks import MAX_ORDERING_KEY_BYTES
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import FlowControl, GroupSpec, Overflow, QueueSpec
-from godwit.core.retry import Backoff
 
 SOURCES = ("a", "b" * 255)
 DEAD = "d"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from godwit.brokers.memory import MemoryBroker, MemoryEngine
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from tests.conformance.harness import BACKENDS, REAL_TIME, TOPOLOGIES
 from tests.properties.keeping import Keeping
 from tests.properties.meeting import run_until_met

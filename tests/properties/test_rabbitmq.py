@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from godwit.brokers.contract import Ack, DeadLetter, Delivery, GiveUp, HandBack, Nack, Postpone, Settlement
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Position
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.projection import Projection
+from godwit.core.journal.vocabulary import Position
 from godwit.core.names import GroupName, QueueName
-from godwit.core.projection import Projection
 from tests.conformance.harness import LONG, Harness, Q
 from tests.properties.meeting import run_until_met
 

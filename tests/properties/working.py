@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from tests.properties.machine import Comparison
 from tests.properties.sides import Taken, Word
 from tests.properties.strategies import DELAYS_MS, DRAFTS, LEASES_DRAWN, UNITS, WORKERS, Draft, often

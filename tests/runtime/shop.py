@@ -11,8 +11,8 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from godwit.core.message import Message
-from godwit.core.retry import RetryPolicy, Strategy
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from tests.waiting import eventually
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
 from godwit.core.settings import LoadBalancing
 from godwit.runtime.balancing import Share, credits_of

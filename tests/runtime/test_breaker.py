@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.breaker import Breaker, BreakerRule, BreakerState, Circuit
 from godwit.core.clock import ManualClock, to_ms
 from godwit.core.errors import CircuitOpen, InvalidSetting, QueueFull
-from godwit.core.failure import Away
-from godwit.core.handling import DownstreamAway
-from godwit.core.message import Message
+from godwit.core.failures.breaker import Breaker, BreakerRule, BreakerState, Circuit
+from godwit.core.failures.failure import Away
+from godwit.core.failures.judgement import DownstreamAway
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
-from godwit.core.retry import RetryPolicy, Strategy
 from godwit.runtime.breaker import QueueCircuitBreaker
 from godwit.runtime.gate import SharedGate
 from godwit.testing import in_memory, run_until_empty

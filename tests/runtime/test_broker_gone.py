@@ -19,9 +19,9 @@ from godwit.brokers.memory.engine import MemoryEngine
 from godwit.brokers.urls import connect
 from godwit.cli.exits import Exit
 from godwit.core.clock import ManualClock
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from godwit.filelock import FileLock

@@ -10,9 +10,9 @@ import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.config import load
-from godwit.core.envelope import seal
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.settings import Settings
 from godwit.testing import InMemoryManager, in_memory, run_until_empty

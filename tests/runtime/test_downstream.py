@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from godwit.brokers.contract import Broker
-from godwit.core.breaker import Breaker, BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import seal_all
-from godwit.core.failure import ErrorType, FailureKind
-from godwit.core.handling import RateLimited, Retry
-from godwit.core.journal import decode_chunk, rows_of
-from godwit.core.message import Message
+from godwit.core.failures.breaker import Breaker, BreakerRule
+from godwit.core.failures.failure import ErrorType, FailureKind
+from godwit.core.failures.judgement import RateLimited, Retry
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.journal.vocabulary import decode_chunk, rows_of
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.core.retry import RetryPolicy, Strategy
 from godwit.runtime.consumer import Consumer
 from godwit.runtime.worker import Worker, WorkerSettings
 from tests.conformance.harness import Harness

@@ -14,7 +14,7 @@ import pytest
 from godwit.config import load
 from godwit.core.clock import ManualClock
 from godwit.core.errors import InvalidSetting
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.manager import MessageQueueManager
 from godwit.runtime.consumer import QueueConsumer

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from godwit import Message, MessageQueueManager
-from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidSetting
 from godwit.core.limits import EARLIEST_MS
-from godwit.core.message import Kind, Routing, Scheduling
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Kind, Routing, Scheduling
 from tests.hostile import HOSTILE_ERRORS, OddError
 from tests.hostile_messages import WRONG, zoned
 from tests.waiting import soon

@@ -10,8 +10,8 @@ from typing import Any
 
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, MessageId, QueueName
 from godwit.core.queues import DEFAULT_MAX_CRASHES, GroupSpec, QueueSpec
 from godwit.runtime.consumer import Consumer, Handler

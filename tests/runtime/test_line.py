@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from datetime import timedelta
 
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message
-from godwit.core.retry import RetryPolicy, Strategy
+from godwit.core.failures.failure import FailureKind
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.messages.message import Message
 from godwit.runtime.consumer import CURRENT
 from godwit.runtime.worker import WorkerSettings
 from tests.runtime.test_worker import Q, at_work, dead, depth, empty

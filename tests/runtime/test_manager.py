@@ -11,10 +11,10 @@ import pytest
 
 from godwit import Message, MessageQueueManager, QueueConsumer
 from godwit.core.errors import BrokerClosed, InvalidAckId, InvalidMessage, MessageNotHeld, QueueNotFound, UnknownScheme
-from godwit.core.failure import FailureKind
-from godwit.core.handling import Retry
+from godwit.core.failures.failure import FailureKind
+from godwit.core.failures.judgement import Retry
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.names import DEFAULT_GROUP
-from godwit.core.retry import RetryPolicy
 from godwit.testing import InMemoryManager, assert_nothing_published, assert_published, in_memory, run_until_empty
 from tests.project.specification import ROOT
 

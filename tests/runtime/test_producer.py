@@ -21,12 +21,12 @@ from godwit.core.errors import (
     TransformFailed,
     Unroutable,
 )
-from godwit.core.message import Kind, Message, MessageMetadata, Routing, Scheduling
+from godwit.core.failures.retry import RetryPolicy
+from godwit.core.messages.message import Kind, Message, MessageMetadata, Routing, Scheduling
+from godwit.core.messages.routing import Router
+from godwit.core.messages.schemas import Schemas
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.core.retry import RetryPolicy
-from godwit.core.routing import Router
-from godwit.core.schemas import Schemas
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, RoutingRule
 from godwit.runtime.producer import QueueProducer
 from godwit.runtime.producer_stats import TOGETHER, producers

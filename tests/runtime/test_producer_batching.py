@@ -12,9 +12,9 @@ import pytest
 
 from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, PartialPublish, QueueFull, QueueNotFound
-from godwit.core.message import Message
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from godwit.runtime.batching import FEW

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import seal
-from godwit.core.handling import Judgement
-from godwit.core.message import Message
+from godwit.core.failures.judgement import Judgement
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import AckId
 from godwit.core.queues import QueueSpec
 from godwit.runtime.held import HeldTable, Terms

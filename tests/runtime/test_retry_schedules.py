@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from godwit.config import load
-from godwit.core.failure import ErrorType, FailureKind
-from godwit.core.message import Message
+from godwit.core.failures.failure import ErrorType, FailureKind
+from godwit.core.failures.retry import Backoff, RetryPolicy, Strategy
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.core.retry import Backoff, RetryPolicy, Strategy
 from godwit.core.settings import Settings
 from godwit.testing import in_memory, run_until_empty
 

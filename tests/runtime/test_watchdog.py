@@ -15,9 +15,9 @@ from godwit.brokers.contract import Delivery
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.memory.engine import MemoryEngine
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from godwit.runtime import watchdog

@@ -15,14 +15,14 @@ import pytest
 
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import Envelope, seal
-from godwit.core.failure import ErrorType, FailureKind
-from godwit.core.handling import BatchFailed, Permanent, Retry
-from godwit.core.journal import Event, decode_chunk, rows_of
-from godwit.core.message import Message
+from godwit.core.failures.failure import ErrorType, FailureKind
+from godwit.core.failures.judgement import BatchFailed, Permanent, Retry
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.journal.vocabulary import Event, decode_chunk, rows_of
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
-from godwit.core.retry import RetryPolicy, Strategy
 from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
 from godwit.runtime.worker import Worker, WorkerSettings
 from tests.waiting import eventually, real_time

@@ -16,10 +16,10 @@ from statistics import median
 
 import pytest
 
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.statuses import Status
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
-from godwit.core.statuses import Status
 from godwit.runtime.heartbeat import InstanceStatus
 from godwit.store.urls import connect as connect_store
 from tests.runtime.workers import ORDERS, ROOT, STARTED, Shop

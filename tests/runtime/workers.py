@@ -16,8 +16,8 @@ from pathlib import Path
 
 from godwit.brokers.contract import Broker, GroupStats
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import MessageId, QueueName
 from godwit.filelock import FileLock
 from godwit.runtime.heartbeat import InstanceStatus, instances

@@ -10,8 +10,8 @@ import os
 import time
 from datetime import timedelta
 
-from godwit.core.message import Message
-from godwit.core.retry import RetryPolicy, Strategy
+from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from tests.runtime.shop import SECONDS, record
 

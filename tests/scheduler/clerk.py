@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.faults import killer
+from godwit.core.fault_points import killer
 from godwit.core.settings import SchedulerSettings, Settings
 from godwit.manager import MessageQueueManager
 from godwit.runtime import scheduler_sending, scheduler_ticking

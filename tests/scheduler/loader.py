@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import utc_now
-from godwit.core.faults import killer
-from godwit.core.message import Message
+from godwit.core.fault_points import killer
+from godwit.core.messages.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.runtime import scheduler_bulk

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from godwit.core.clock import from_ms
-from godwit.core.envelope import seal
-from godwit.core.message import Message
-from godwit.core.schedule import Firing, Rule, Schedule, campaign_id, firing_id
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
+from godwit.core.schedule.schedules import Firing, Rule, Schedule, campaign_id, firing_id
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -10,7 +10,7 @@ from random import Random
 from godwit.brokers.contract import Ack
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, from_ms, to_ms
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.core.settings import SchedulerSettings, Settings
 from godwit.manager import MessageQueueManager

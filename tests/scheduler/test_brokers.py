@@ -10,7 +10,7 @@ import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.core.clock import to_ms, utc_now
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.core.settings import SchedulerSettings, Settings
 from godwit.manager import MessageQueueManager

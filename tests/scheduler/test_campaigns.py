@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from godwit.core.errors import InvalidSchedule, ScheduleNotFound
-from godwit.core.message import Message
-from godwit.core.schedule import ScheduleStatus
+from godwit.core.messages.message import Message
+from godwit.core.schedule.schedules import ScheduleStatus
 from godwit.runtime import scheduler_bulk
 from godwit.runtime.scheduler_bulk import Row, rows_of_file
 from tests.faults.crew import Crew

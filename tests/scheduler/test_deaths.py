@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from godwit.core.message import Message
-from godwit.core.schedule import FiringStatus
+from godwit.core.messages.message import Message
+from godwit.core.schedule.schedules import FiringStatus
 from godwit.runtime.scheduler_sending import envelope_of
 from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
 from tests.scheduler.office import Office

@@ -20,7 +20,7 @@ import pytest
 from godwit.brokers.contract import Ack
 from godwit.core.clock import from_ms, to_ms
 from godwit.core.errors import GodwitError
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.manager import MessageQueueManager
 from godwit.runtime.scheduler_health import schedulers

@@ -12,9 +12,9 @@ import pytest
 
 from godwit import config
 from godwit.brokers.contract import Ack, GiveUp
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message
-from godwit.core.schedule_statuses import MinuteStatus
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.message import Message
+from godwit.core.schedule.minute_statuses import MinuteStatus
 from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
 from tests.scheduler.office import Office
 from tests.store.conformance.harness import StoreHarness

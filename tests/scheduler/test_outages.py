@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from godwit.core.errors import StoreError, StoreUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.settings import SchedulerSettings
 from tests.scheduler.conftest import emptied
 from tests.scheduler.making import HOUR, NOON, QUEUE

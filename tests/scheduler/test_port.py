@@ -15,7 +15,7 @@ import pytest
 
 from godwit.core.clock import to_ms
 from godwit.core.errors import InvalidSchedule
-from godwit.core.schedule import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus, single_id
+from godwit.core.schedule.schedules import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus, single_id
 from godwit.store.contract import Store
 from godwit.store.schedules import Advance, Loading, Schedules
 from tests.scheduler.making import HOUR, LEASE, MINUTE, NOON, firing, firing_of, rule

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from godwit.core.clock import from_ms, to_ms
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.settings import SchedulerSettings
 from godwit.runtime.scheduler_ticking import next_tick_ms
 from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE

@@ -10,9 +10,9 @@ import pytest
 
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.errors import AlreadyExistsError, InvalidSchedule, ScheduleNotFound, SchedulerRequired, StoreRequired
-from godwit.core.message import Kind, Message, Scheduling
+from godwit.core.messages.message import Kind, Message, Scheduling
 from godwit.core.queues import QueueSpec
-from godwit.core.schedule import FiringStatus, ScheduleStatus
+from godwit.core.schedule.schedules import FiringStatus, ScheduleStatus
 from godwit.core.settings import SchedulerSettings, Settings
 from godwit.manager import MessageQueueManager
 from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE

@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from godwit.core.schedule import campaign_id
+from godwit.core.schedule.schedules import campaign_id
 from godwit.store.contract import Store
 from godwit.store.postgres.database import sql as postgres_sql
 from godwit.store.sqlite.file import sql as sqlite_sql

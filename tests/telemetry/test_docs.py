@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.telemetry.alerts import ALERT_OF_THRESHOLD, DEFAULT_THRESHOLDS
 from godwit.telemetry.health import QueueMetrics
 from godwit.telemetry.instruments import SERIES_LIMIT

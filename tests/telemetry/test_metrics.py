@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.core.clock import ManualClock
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.telemetry.instruments import RUN_SECONDS, SERIES_LIMIT, Histogram, Kind, Numbers
 from godwit.telemetry.metrics import TYPES_PER_QUEUE, QueueMetricsCollector
 from godwit.telemetry.recent import WINDOWS, Outcome

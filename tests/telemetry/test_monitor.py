@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from godwit.brokers.contract import DeadLetter, GiveUp, LetterId
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerUnavailable
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message, Scheduling
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.telemetry.alerts import Alert

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.core.clock import ManualClock
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.telemetry.metrics import TOGETHER, QueueMetricsCollector
 from godwit.telemetry.recent import Outcome, Recent
 from godwit.telemetry.window import BUCKETS, WINDOW, Window

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from godwit.core.errors import InvalidSetting
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.manager import MessageQueueManager
 from godwit.telemetry.alerts import Alert, AlertName

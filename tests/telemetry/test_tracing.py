@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from godwit.core.envelope import seal
 from godwit.core.errors import InvalidSetting
-from godwit.core.message import Message, MessageMetadata
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message, MessageMetadata
 from godwit.core.names import MessageId, QueueName
 from godwit.telemetry.traceparent import extract
 from godwit.telemetry.tracing import Tracer, open_tracer

@@ -19,9 +19,9 @@ from typing import Final
 import msgspec
 
 from godwit.brokers.contract import Broker, Shared, SharedEntry
-from godwit.core.breaker import BreakerState, Circuit
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.errors import GroupNotFound, QueueDraining, QueueNotFound
+from godwit.core.failures.breaker import BreakerState, Circuit
 from godwit.core.limits import bounded_ms
 from godwit.core.names import GroupName, QueueName
 from godwit.telemetry.window import MONOTONIC_CLOCK

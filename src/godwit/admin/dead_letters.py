@@ -22,11 +22,11 @@ from godwit.admin.patterns import GROWING_ABOVE, FailurePattern, PatternWatch, c
 from godwit.admin.reading import LARGEST_PAGE, Pages, find, pages, pages_of_all
 from godwit.brokers.contract import Broker, DeadLetter, LetterId, Place
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
-from godwit.core.envelope import seal
 from godwit.core.errors import LetterNotFound, QueueFull
-from godwit.core.failure import FailureKind
-from godwit.core.faults import reach
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.fault_points import reach
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import MessageId, QueueName
 from godwit.telemetry.sinks import Sink
 from godwit.telemetry.window import MONOTONIC_CLOCK

@@ -16,7 +16,7 @@ import msgspec
 from godwit.brokers.contract import DeadLetter
 from godwit.core.clock import EPOCH
 from godwit.core.errors import InvalidMessage, listed
-from godwit.core.message import Message, Routing
+from godwit.core.messages.message import Message, Routing
 from godwit.core.names import MessageId
 
 Change = Callable[[Message], Message] | Mapping[str, Any] | Message

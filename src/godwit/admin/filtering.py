@@ -8,7 +8,7 @@ import msgspec
 
 from godwit.brokers.contract import DeadLetter
 from godwit.core.clock import milliseconds, to_ms
-from godwit.core.failure import ErrorType, FailureKind, fingerprint
+from godwit.core.failures.failure import ErrorType, FailureKind, fingerprint
 from godwit.core.names import GroupName, MessageId, QueueName
 
 

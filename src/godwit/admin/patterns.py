@@ -15,7 +15,7 @@ from godwit.admin.reading import pages
 from godwit.brokers.contract import Broker, DeadLetter, LetterId
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.errors import GodwitError
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.logs import get_logger
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.telemetry.alerts import CLEAR_AT, Alert, AlertName, AlertRules, Reading, Rule

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
-from godwit.core.failure import FailureKind, ProcessingError, carried
-from godwit.core.journal import Position
+from godwit.core.failures.failure import FailureKind, ProcessingError, carried
+from godwit.core.journal.vocabulary import Position
 from godwit.core.limits import (
     LARGEST_COUNT,
     as_choice,

@@ -41,12 +41,12 @@ from typing import Final, NewType, Protocol, Self
 
 import msgspec
 
-from godwit.core.envelope import Envelope
-from godwit.core.failure import FailureKind, ProcessingError
-from godwit.core.journal import Position
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.projection import CopyState
+from godwit.core.journal.vocabulary import Position
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
-from godwit.core.projection import CopyState
 from godwit.core.queues import GroupSpec, QueueSpec
 
 PUBLISH_CHUNK: Final = 200

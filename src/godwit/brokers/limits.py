@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from godwit.core.envelope import Envelope
 from godwit.core.errors import QueueFull
+from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import GroupSpec, Overflow, QueueSpec
 
 NO_LIMIT: Final = 1 << 62

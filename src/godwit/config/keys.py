@@ -21,10 +21,10 @@ from godwit.config.values import (
     Text,
     check_cron,
 )
-from godwit.core.message import MAX_PRIORITY
+from godwit.core.failures.retry import Strategy
+from godwit.core.messages.message import MAX_PRIORITY
 from godwit.core.names import group_name, queue_name
 from godwit.core.queues import MAX_PARTITIONS, JournalBody, Lane, Overflow, QueueType
-from godwit.core.retry import Strategy
 from godwit.core.settings import LoadBalancing, QueueOrder
 
 

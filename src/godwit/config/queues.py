@@ -11,9 +11,9 @@ from godwit.config.keys import GROUP_KEYS, QUEUE_KEYS, QUEUE_PARTS, RETRY_KEYS, 
 from godwit.config.lines import Path
 from godwit.config.sources import Document, Found
 from godwit.core.errors import ConfigurationError, InvalidArgumentError, listed, shown
+from godwit.core.failures.retry import Backoff, RetryPolicy
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueType
-from godwit.core.retry import Backoff, RetryPolicy
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, RetryChanges, RoutingRule, Settings
 
 T = TypeVar("T")

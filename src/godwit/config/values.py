@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from godwit.core.errors import InvalidArgumentError, InvalidSchedule
-from godwit.core.failure import ErrorType
-from godwit.core.retry import Strategy
-from godwit.core.schedule_cron import parse_cron
+from godwit.core.failures.failure import ErrorType
+from godwit.core.failures.retry import Strategy
+from godwit.core.schedule.cron import parse_cron
 
 NONE: Final = "none"
 HIDDEN: Final = "***"

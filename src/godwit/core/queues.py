@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
+from godwit.core.failures.retry import Backoff
 from godwit.core.limits import (
     LARGEST_COUNT,
     MOST_BYTES,
@@ -22,7 +23,6 @@ from godwit.core.limits import (
     as_whole,
 )
 from godwit.core.names import GroupName, QueueName, group_name, queue_name
-from godwit.core.retry import Backoff
 
 
 class Lane(IntEnum):

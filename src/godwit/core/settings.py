@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from godwit.core.breaker import BreakerRule
+from godwit.core.failures.breaker import BreakerRule
+from godwit.core.failures.retry import RetryPolicy, Strategy
 from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec, QueueType
-from godwit.core.retry import RetryPolicy, Strategy
 
 DEFAULT_BROKER_URL: Final = "sqlite:///godwit.db"
 _TELEMETRY_STREAM: Final = QueueName("telemetry-stream")

@@ -10,9 +10,9 @@ import msgspec
 
 from godwit.brokers.contract import Delivery
 from godwit.core.clock import EPOCH
-from godwit.core.envelope import Envelope
 from godwit.core.errors import InvalidMessage
-from godwit.core.message_checks import check_attributes, check_ordering_key, check_size
+from godwit.core.messages.checks import check_attributes, check_ordering_key, check_size
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName, new_message_id
 from godwit.messagequeue.types import InternalMessage
 

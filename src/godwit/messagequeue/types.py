@@ -9,8 +9,8 @@ import msgspec
 
 from godwit.core.clock import milliseconds, utc_now
 from godwit.core.errors import InvalidSetting
+from godwit.core.failures.retry import Backoff
 from godwit.core.queues import FlowControl
-from godwit.core.retry import Backoff
 
 MIN_ACK_DEADLINE_SECONDS: Final = 10
 MAX_ACK_DEADLINE_SECONDS: Final = 600

@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerError, PartialPublish
+from godwit.core.messages.envelope import Envelope
 
 Publish: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[list[Receipt]]]
 Waiting: TypeAlias = tuple[Envelope, "asyncio.Future[Receipt]"]

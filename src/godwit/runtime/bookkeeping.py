@@ -11,13 +11,13 @@ from typing import Any, Final
 from godwit.admin.control import GATE_PREFIX
 from godwit.brokers.contract import Broker, SharedEntry
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerError, StoreError, StoreRequired
+from godwit.core.journal.statuses import MessageStatus
 from godwit.core.logs import get_logger
-from godwit.core.message import Message
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
 from godwit.core.names import MessageId
 from godwit.core.settings import Settings
-from godwit.core.statuses import MessageStatus
 from godwit.runtime.census import take_census
 from godwit.runtime.claim import RENEW_AFTER, Claim
 from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once

@@ -10,10 +10,10 @@ import msgspec
 
 from godwit.admin.control import BREAKER_PREFIX
 from godwit.brokers.contract import Shared, SharedEntry
-from godwit.core.breaker import CLOSED, BreakerRule, BreakerState, CallWindow, Circuit, opened, probing
 from godwit.core.clock import Clock
 from godwit.core.errors import CircuitOpen
-from godwit.core.failure import Away
+from godwit.core.failures.breaker import CLOSED, BreakerRule, BreakerState, CallWindow, Circuit, opened, probing
+from godwit.core.failures.failure import Away
 from godwit.core.logs import get_logger
 
 KEPT_FOR: Final = timedelta(hours=1)

@@ -11,9 +11,9 @@ import msgspec
 from godwit.brokers.contract import MAX_LEASE, Ack, Broker, Delivery, GiveUp, Nack
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.errors import InvalidAckId, MessageNotHeld
-from godwit.core.handling import Permanent, Retry, judge
+from godwit.core.failures.judgement import Permanent, Retry, judge
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.names import GroupName, MessageId, QueueName
-from godwit.core.retry import RetryPolicy
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 PolicyOf = Callable[[QueueName, GroupName], RetryPolicy]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from godwit.admin.control import holds
 from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.recording import Census, MemberState
+from godwit.core.journal.changes import Census, MemberState
 from godwit.runtime.heartbeat import instances
 from godwit.store.contract import Messages
 

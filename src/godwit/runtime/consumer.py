@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Final, Protocol
 
 from godwit.brokers.arguments import MAX_PULL
 from godwit.brokers.contract import Delivery
-from godwit.core.breaker import Breaker
 from godwit.core.errors import InvalidSetting, MessageNotHeld
-from godwit.core.handling import Classifier
+from godwit.core.failures.breaker import Breaker
+from godwit.core.failures.judgement import Classifier
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.limits import as_count, as_duration, as_limit
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
+from godwit.core.messages.schemas import Check
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
 from godwit.core.queues import DEFAULT_MAX_CRASHES
-from godwit.core.retry import RetryPolicy
-from godwit.core.schemas import Check
 from godwit.core.settings import LoadBalancing
 from godwit.runtime.health import HealthProbe
 

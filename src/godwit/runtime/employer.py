@@ -8,12 +8,12 @@ from random import Random
 from typing import TypeVar
 
 from godwit.brokers.contract import Broker
-from godwit.core.breaker import Breaker
 from godwit.core.clock import Clock
 from godwit.core.errors import InvalidSetting
-from godwit.core.handling import Classifier
+from godwit.core.failures.breaker import Breaker
+from godwit.core.failures.judgement import Classifier
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.names import DEFAULT_GROUP, GroupName
-from godwit.core.retry import RetryPolicy
 from godwit.core.settings import Settings
 from godwit.runtime.bookkeeping import Bookkeeping
 from godwit.runtime.consumer import Consumer, Handler, QueueConsumer

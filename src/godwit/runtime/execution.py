@@ -14,9 +14,9 @@ import msgspec
 
 from godwit.brokers.contract import Ack, Settlement
 from godwit.core.errors import InvalidMessage
-from godwit.core.handling import BatchFailed, Permanent
+from godwit.core.failures.judgement import BatchFailed, Permanent
 from godwit.core.logs import get_logger
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer
 from godwit.runtime.held import Held
 from godwit.runtime.steps import first_step, in_context

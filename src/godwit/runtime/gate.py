@@ -19,10 +19,10 @@ from godwit.admin.control import (
     read_rate_limit,
 )
 from godwit.brokers.contract import Place, Shared, SharedEntry
-from godwit.core.breaker import SAID_ONLY, Breaker, BreakerRule
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.error_text import clean
 from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
+from godwit.core.failures.breaker import SAID_ONLY, Breaker, BreakerRule
 from godwit.core.logs import get_logger
 from godwit.runtime.breaker import QueueCircuitBreaker
 

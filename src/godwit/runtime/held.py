@@ -10,7 +10,7 @@ import msgspec
 
 from godwit.brokers.contract import NO_WAIT, Ack, Delivery, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.core.errors import MessageNotHeld
-from godwit.core.handling import Judgement, Permanent, Retry
+from godwit.core.failures.judgement import Judgement, Permanent, Retry
 from godwit.core.names import AckId, MessageId
 
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.errors import EffectHeld, InvalidSetting
-from godwit.core.handling import Retry
+from godwit.core.failures.judgement import Retry
 from godwit.core.logs import get_logger
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.store.effects import Ledger, Outcome
 
 DEFAULT_TTL: Final = timedelta(days=7)

@@ -11,11 +11,11 @@ import msgspec
 
 from godwit.brokers.contract import Receipt
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerError, GodwitError, InvalidMessage, PartialPublish, StoreError
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 from godwit.core.logs import get_logger
-from godwit.core.message import Message, Scheduling
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import MessageId
 from godwit.store.effects import Outbox, Waiting
 

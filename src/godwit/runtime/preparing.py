@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.core.envelope import Envelope, is_like, seal, written
 from godwit.core.errors import GodwitError, InvalidMessage, SchedulerRequired
 from godwit.core.limits import EARLIEST_MS, LATEST_MS
-from godwit.core.message import NO_METADATA, NO_ROUTING, Kind, Message, MessageMetadata, Scheduling
-from godwit.core.message_checks import aware_ms, check_fields
+from godwit.core.messages.checks import aware_ms, check_fields
+from godwit.core.messages.envelope import Envelope, is_like, seal, written
+from godwit.core.messages.message import NO_METADATA, NO_ROUTING, Kind, Message, MessageMetadata, Scheduling
+from godwit.core.messages.routing import Router, Transform, transformed
+from godwit.core.messages.schemas import Schemas
 from godwit.core.names import QueueName, is_plain_id
-from godwit.core.routing import Router, Transform, transformed
-from godwit.core.schemas import Schemas
 
 _replace = msgspec.structs.replace
 

@@ -12,13 +12,13 @@ from typing import Any, Final, Self
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, BrokerError, GodwitError, InvalidMessage, QueueDraining
-from godwit.core.message import Message
+from godwit.core.failures.retry import RetryPolicy
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
+from godwit.core.messages.routing import Router, Transform
+from godwit.core.messages.schemas import Schemas
 from godwit.core.names import MessageId, QueueName
-from godwit.core.retry import RetryPolicy
-from godwit.core.routing import Router, Transform
-from godwit.core.schemas import Schemas
 from godwit.runtime.batching import Batcher
 from godwit.runtime.draining import Drains
 from godwit.runtime.preparing import Preparation

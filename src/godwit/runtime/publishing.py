@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from godwit.brokers.contract import Broker, Receipt
-from godwit.core.envelope import Envelope
 from godwit.core.errors import (
     BrokerClosed,
     BrokerError,
@@ -21,7 +20,8 @@ from godwit.core.errors import (
     StorageTooNew,
     StorageUnsupported,
 )
-from godwit.core.retry import RetryPolicy, execute_with_retry
+from godwit.core.failures.retry import RetryPolicy, execute_with_retry
+from godwit.core.messages.envelope import Envelope
 from godwit.runtime.producer_stats import ProducerCounts
 
 PUBLISH_RETRY: Final = RetryPolicy(

@@ -12,7 +12,7 @@ from typing import Final
 
 from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Place, Settlement
 from godwit.core.errors import BrokerClosed, GodwitError
-from godwit.core.handling import Judgement
+from godwit.core.failures.judgement import Judgement
 from godwit.core.logs import get_logger
 from godwit.core.names import QueueName
 from godwit.runtime.balancing import Credits

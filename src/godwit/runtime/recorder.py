@@ -12,14 +12,14 @@ from typing import Final
 
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.coalescing import Piece, batches
 from godwit.core.error_text import error_text
 from godwit.core.errors import BrokerError, JournalDamaged, JournalLost, StoreError
-from godwit.core.faults import reach
-from godwit.core.journal import Position, decode_chunk, numbers_of, shard_parts
+from godwit.core.fault_points import reach
+from godwit.core.journal.batches import Piece, batches
+from godwit.core.journal.changes import Address, Batch
+from godwit.core.journal.resync import forgotten, resynced
+from godwit.core.journal.vocabulary import Position, decode_chunk, numbers_of, shard_parts
 from godwit.core.logs import get_logger
-from godwit.core.recording import Address, Batch
-from godwit.core.resyncing import forgotten, resynced
 from godwit.runtime.recorder_apart import ShardRecorder
 from godwit.runtime.recorder_pace import GATHER, Pace, RecorderLag
 from godwit.runtime.troubles import Troubles

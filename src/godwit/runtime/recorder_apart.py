@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.core.coalescing import batches
 from godwit.core.errors import JournalDamaged, StoreRefused
-from godwit.core.journal import Chunk, Position, decode_chunk
+from godwit.core.journal.batches import batches
+from godwit.core.journal.changes import Batch, Step
+from godwit.core.journal.vocabulary import Chunk, Position, decode_chunk
 from godwit.core.limits import bounded_ms
 from godwit.core.logs import get_logger
-from godwit.core.recording import Batch, Step
 
 log = get_logger(__name__)
 

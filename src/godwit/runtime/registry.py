@@ -9,14 +9,14 @@ from datetime import timedelta
 import msgspec
 
 from godwit.brokers.contract import Broker
-from godwit.core.breaker import Breaker
-from godwit.core.conditions import Condition
-from godwit.core.handling import Classifier
+from godwit.core.failures.breaker import Breaker
+from godwit.core.failures.judgement import Classifier
+from godwit.core.failures.retry import RetryPolicy
+from godwit.core.messages.conditions import Condition
+from godwit.core.messages.routing import filters_of
+from godwit.core.messages.schemas import Check
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import JournalBody
-from godwit.core.retry import RetryPolicy
-from godwit.core.routing import filters_of
-from godwit.core.schemas import Check
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
 from godwit.runtime.consumer import Consumer, Handler, duration_or
 from godwit.runtime.health import HealthCallable, HealthProbe, named

@@ -8,9 +8,9 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from godwit.core.beat import until_beat
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.logs import get_logger
+from godwit.core.tick_phase import until_beat
 
 STEP_WITHIN: Final = timedelta(seconds=30)
 

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
-from godwit.core.envelope import Envelope
 from godwit.core.errors import InvalidSchedule, StoreRequired
-from godwit.core.message import Message, Scheduling
-from godwit.core.message_checks import check_fields
+from godwit.core.journal.statuses import MessageStatus
+from godwit.core.messages.checks import check_fields
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import MessageId, QueueName, new_message_id
-from godwit.core.schedule import Firing, Misfire, Rule, Schedule, ScheduleStatus
-from godwit.core.schedule_rules import check_due
-from godwit.core.schedule_statuses import MinuteStatus, minute_status
+from godwit.core.schedule.minute_statuses import MinuteStatus, minute_status
+from godwit.core.schedule.rules import check_due
+from godwit.core.schedule.schedules import Firing, Misfire, Rule, Schedule, ScheduleStatus
 from godwit.core.settings import SchedulerSettings
-from godwit.core.statuses import MessageStatus
 from godwit.runtime.scheduler_analytics import ScheduleAnalytics, analysed
 from godwit.runtime.scheduler_bulk import Campaigns, Loaded, Progress, Row
 from godwit.runtime.scheduler_doubts import Ask, Doubts

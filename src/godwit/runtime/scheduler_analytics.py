@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from godwit.core.schedule import Schedule
+from godwit.core.schedule.schedules import Schedule
 from godwit.store.schedules import Lateness, Schedules
 
 

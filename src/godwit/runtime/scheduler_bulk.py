@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.clock import Clock, from_ms
-from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, InvalidSchedule, ScheduleNotFound
-from godwit.core.message import Message
-from godwit.core.schedule import campaign_ids
-from godwit.core.schedule_rules import LONGEST_KEY, check_due, check_expiry, check_name
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
+from godwit.core.schedule.rules import LONGEST_KEY, check_due, check_expiry, check_name
+from godwit.core.schedule.schedules import campaign_ids
 from godwit.core.settings import SchedulerSettings
 from godwit.runtime.scheduler_sending import Sender
 from godwit.store.schedules import CampaignState, Loading, Schedules, Voided

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from godwit.core.clock import Clock, from_ms
-from godwit.core.envelope import Envelope
 from godwit.core.errors import AlreadyExistsError, InvalidSchedule, ScheduleNotFound
-from godwit.core.message import Kind, Message, Scheduling
-from godwit.core.message_checks import check_fields
+from godwit.core.messages.checks import check_fields
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Kind, Message, Scheduling
 from godwit.core.names import new_message_id
-from godwit.core.schedule import Misfire, Rule, Schedule, ScheduleStatus
-from godwit.core.schedule_rules import check_name, checked_rule, next_fire_ms, preview
+from godwit.core.schedule.rules import check_name, checked_rule, next_fire_ms, preview
+from godwit.core.schedule.schedules import Misfire, Rule, Schedule, ScheduleStatus
 from godwit.core.settings import SchedulerSettings
 from godwit.runtime.scheduler_sending import Sender
 from godwit.store.schedules import Schedules, Voided

@@ -12,13 +12,13 @@ import msgspec
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import Clock, from_ms, to_ms
-from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import BrokerError, GodwitError, NotFoundError, PartialPublish, QueueFull
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 from godwit.core.logs import get_logger
-from godwit.core.message import Kind, Message, Scheduling
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Kind, Message, Scheduling
 from godwit.core.names import MessageId, QueueName
-from godwit.core.schedule import Firing
+from godwit.core.schedule.schedules import Firing
 from godwit.runtime.scheduler_doubts import Doubts
 from godwit.store.schedules import Schedules, Sent
 

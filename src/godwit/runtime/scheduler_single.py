@@ -7,12 +7,12 @@ from datetime import datetime
 from uuid import UUID
 
 from godwit.core.clock import Clock, from_ms
-from godwit.core.envelope import Envelope
 from godwit.core.errors import ScheduleNotFound
-from godwit.core.message import Message
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
 from godwit.core.names import MessageId
-from godwit.core.schedule import Firing, single_id
-from godwit.core.schedule_rules import check_expiry
+from godwit.core.schedule.rules import check_expiry
+from godwit.core.schedule.schedules import Firing, single_id
 from godwit.runtime.scheduler_recurring import unscheduled
 from godwit.runtime.scheduler_sending import Sender
 from godwit.store.schedules import Schedules

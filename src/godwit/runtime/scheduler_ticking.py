@@ -15,13 +15,13 @@ import msgspec
 
 from godwit.core.clock import Clock, from_ms, milliseconds
 from godwit.core.errors import GodwitError
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 from godwit.core.logs import get_logger
-from godwit.core.schedule import Firing, Schedule, ScheduleStatus, firing_id, jitter_ms
-from godwit.core.schedule_cron import parse_cron
-from godwit.core.schedule_rules import plan
-from godwit.core.schedule_times import next_fire
-from godwit.core.schedule_zones import zone
+from godwit.core.schedule.cron import parse_cron
+from godwit.core.schedule.rules import plan
+from godwit.core.schedule.schedules import Firing, Schedule, ScheduleStatus, firing_id, jitter_ms
+from godwit.core.schedule.times import next_fire
+from godwit.core.schedule.zones import zone
 from godwit.core.settings import SchedulerSettings
 from godwit.runtime.scheduler_health import SchedulerHealth
 from godwit.runtime.scheduler_sending import Sender

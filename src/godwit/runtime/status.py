@@ -11,14 +11,14 @@ from uuid import UUID
 
 from godwit.brokers.contract import Broker, Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.coalescing import Piece, batches
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Position, decode_chunk, mentions
-from godwit.core.message import DEFAULT_PRIORITY
+from godwit.core.journal.batches import Piece, batches
+from godwit.core.journal.changes import Batch
+from godwit.core.journal.statuses import MessageStatus, Status
+from godwit.core.journal.vocabulary import Position, decode_chunk, mentions
+from godwit.core.messages.message import DEFAULT_PRIORITY
 from godwit.core.names import MessageId, check_message_id
-from godwit.core.recording import Batch
-from godwit.core.schedule import FiringStatus, single_id
-from godwit.core.statuses import MessageStatus, Status
+from godwit.core.schedule.schedules import FiringStatus, single_id
 from godwit.runtime.recorder import Recorder
 from godwit.store.bodies import DEFAULT_MAX_RETRIES
 from godwit.store.contract import Store

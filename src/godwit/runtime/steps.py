@@ -7,7 +7,7 @@ from contextvars import Context
 from types import CoroutineType, coroutine
 from typing import Any, TypeAlias
 
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.runtime.consumer import CURRENT, SettledByHand
 
 Steps: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, Any, Any]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer
 from godwit.telemetry.tracing import Tracer
 

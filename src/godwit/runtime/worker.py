@@ -16,13 +16,13 @@ from typing import Any, Final
 import msgspec
 
 from godwit.brokers.contract import Broker, Delivery, Settlement, SharedEntry
-from godwit.core.breaker import BreakerRule
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, GodwitError
-from godwit.core.handling import Judgement, judge
+from godwit.core.failures.breaker import BreakerRule
+from godwit.core.failures.judgement import Judgement, judge
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.logs import get_logger
 from godwit.core.names import AckId
-from godwit.core.retry import RetryPolicy
 from godwit.runtime.accounts import Accounts
 from godwit.runtime.balancing import Credits
 from godwit.runtime.condition import Condition

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from godwit.core.clock import from_ms
-from godwit.core.recording import Address, Arrival, Batch, CopyChange, Removal
-from godwit.core.statuses import DEAD, Status
+from godwit.core.journal.changes import Address, Arrival, Batch, CopyChange, Removal
+from godwit.core.journal.statuses import DEAD, Status
 from godwit.store.bodies import facts_of, json_text
 
 Row = Mapping[str, Any]

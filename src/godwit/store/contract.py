@@ -15,10 +15,10 @@ from typing import Protocol, Self
 
 import msgspec
 
-from godwit.core.journal import Position
-from godwit.core.keeping import JournalWriter
-from godwit.core.recording import Address, Batch, Census
-from godwit.core.statuses import MessageStatus
+from godwit.core.journal.changes import Address, Batch, Census
+from godwit.core.journal.external_journal import JournalWriter
+from godwit.core.journal.statuses import MessageStatus
+from godwit.core.journal.vocabulary import Position
 from godwit.store.effects import Ledger, Outbox
 from godwit.store.pipelines import Pipelines
 from godwit.store.plans import Plans

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 
 
 class Outcome(StrEnum):

@@ -20,7 +20,7 @@ from uuid import UUID
 import msgspec
 
 from godwit.core.names import MessageId, QueueName
-from godwit.core.schedule import Firing, Schedule, ScheduleStatus
+from godwit.core.schedule.schedules import Firing, Schedule, ScheduleStatus
 
 Loading = tuple[str, str, QueueName, datetime, bytes]
 """A firing of a campaign on its way into the store: id, key, queue, due time, message."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from godwit.core.statuses import GroupStatus, MessageStatus, Status, least_finished, status_at
+from godwit.core.journal.statuses import GroupStatus, MessageStatus, Status, least_finished, status_at
 
 Row = Mapping[str, Any]
 """A row whose times are aware datetimes and whose JSON is text."""

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from godwit.core.clock import Clock, milliseconds
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.telemetry import exposition
 from godwit.telemetry.catalogue import Catalogue
 from godwit.telemetry.instruments import OTHER, Family, Histogram, Labels, Spread

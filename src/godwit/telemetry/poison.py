@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from godwit.core.clock import Clock
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.telemetry.window import MONOTONIC_CLOCK, Window
 
 PAGES_PER_LOOK: Final = 20

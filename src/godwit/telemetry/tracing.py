@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from godwit.core.errors import InvalidSetting
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.telemetry.traceparent import TraceContext, extract, inject
 
 if TYPE_CHECKING:

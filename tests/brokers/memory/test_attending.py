@@ -4,8 +4,8 @@ import time
 from datetime import timedelta
 
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 from tests.stolen import calm

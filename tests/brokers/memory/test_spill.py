@@ -11,9 +11,9 @@ from godwit.brokers.contract import Ack
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.urls import connect
 from godwit.core.clock import ManualClock, from_ms
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting
-from godwit.core.message import Message, Scheduling
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.manager import MessageQueueManager

@@ -12,10 +12,10 @@ from pamqp import commands
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq import RabbitMQBroker
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerUnavailable, GodwitError, InvalidMessage, InvalidSetting, StorageCorrupt
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from tests.brokers.rabbitmq import raw

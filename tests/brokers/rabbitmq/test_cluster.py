@@ -12,9 +12,9 @@ import pytest
 from godwit.admin.doctor import examine
 from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq import RabbitMQBroker
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from tests.conformance.harness import LONG, G

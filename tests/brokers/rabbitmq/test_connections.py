@@ -11,9 +11,9 @@ import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq import RabbitMQBroker
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from tests.conformance.harness import LONG, G, Q
 from tests.servers.rabbitmq import RabbitNode

@@ -18,10 +18,10 @@ from godwit.brokers.rabbitmq.ledger.sending import Plan
 from godwit.brokers.rabbitmq.ledger.taking import Lease, Taken, Taker
 from godwit.brokers.rabbitmq.parcels import Parcel, card_of
 from godwit.core.clock import ManualClock
-from godwit.core.envelope import Envelope, seal
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Event
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import Event
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import G, Q
 

@@ -13,7 +13,7 @@ from godwit import MessageQueueManager
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.rabbitmq import RabbitMQBroker
 from godwit.core.errors import BrokerUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.brokers.rabbitmq import raw

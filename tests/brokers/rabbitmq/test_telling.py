@@ -9,8 +9,8 @@ from typing import Any
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq.telling import identity
-from godwit.core.journal import decode_chunk, rows_of, shard_name
-from godwit.core.keeping import JournalStep
+from godwit.core.journal.external_journal import JournalStep
+from godwit.core.journal.vocabulary import decode_chunk, rows_of, shard_name
 from godwit.store.contract import Store
 from godwit.store.urls import connect
 from tests.brokers.rabbitmq import raw

@@ -17,10 +17,10 @@ from godwit.brokers.rabbitmq import QueueNames, RabbitMQBroker
 from godwit.brokers.rabbitmq.address import Address
 from godwit.brokers.rabbitmq.topology import Names, group_arguments
 from godwit.brokers.urls import connect
-from godwit.core.envelope import seal
 from godwit.core.errors import InvalidSetting, NotRouted, QueueFull, TopologyMismatch
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.brokers.rabbitmq import raw

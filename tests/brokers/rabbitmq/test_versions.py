@@ -17,7 +17,7 @@ from godwit.brokers.contract import GiveUp, HandBack
 from godwit.brokers.rabbitmq.address import Address
 from godwit.brokers.rabbitmq.holding import levels
 from godwit.brokers.rabbitmq.topology import DELIVERY_LIMIT, NO_DELIVERY_LIMIT, Names, group_frames, queue_frames
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from tests.brokers.rabbitmq import raw

@@ -15,7 +15,7 @@ from godwit.brokers.redis.address import Target
 from godwit.brokers.redis.awake import TURN, Awake
 from godwit.brokers.redis.link import Link, packed_command
 from godwit.brokers.urls import connect
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName, new_message_id
 from godwit.core.queues import QueueSpec
 from tests.servers.redis import RedisServer, redis_server

@@ -7,8 +7,8 @@ from datetime import timedelta
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.redis import RedisBroker, keys
 from godwit.brokers.redis.scripts import script
-from godwit.core.envelope import Envelope, seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import QueueSpec
 from tests.servers.redis import RedisServer, fresh

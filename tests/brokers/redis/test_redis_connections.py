@@ -13,9 +13,9 @@ from godwit.brokers.redis.link import new_enough, read_info
 from godwit.brokers.redis.pool import Pool
 from godwit.brokers.redis.replies import Refused
 from godwit.brokers.urls import connect
-from godwit.core.envelope import seal
 from godwit.core.errors import BrokerBusy, BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from tests.cancellation import cancelled_everywhere
 from tests.servers.processes import free_ports

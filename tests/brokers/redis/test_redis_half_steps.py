@@ -23,9 +23,9 @@ from godwit.brokers.redis.scripts import script
 from godwit.brokers.redis.server import Servers
 from godwit.brokers.redis.taking import Order
 from godwit.core.clock import ManualClock, from_ms
-from godwit.core.envelope import Envelope, seal
-from godwit.core.failure import FailureKind, ProcessingError
-from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, Overflow, QueueSpec
 from tests.servers.redis import RedisServer, fresh

@@ -12,11 +12,11 @@ import pytest
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis.inbox import read_entries
-from godwit.core.envelope import seal
 from godwit.core.errors import QueueFull
-from godwit.core.failure import FailureKind
-from godwit.core.journal import decode_chunk
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import decode_chunk
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import RedisServer, fresh
 from tests.waiting import soon

@@ -15,9 +15,9 @@ from godwit.brokers.redis.journal import RedisJournal
 from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Chunk, Position, decode_chunk, shard_name
+from godwit.core.journal.vocabulary import Chunk, Position, decode_chunk, shard_name
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName, new_message_id
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import RedisServer, redis_server

@@ -10,10 +10,10 @@ import pytest
 from godwit.brokers.contract import Ack, HandBack
 from godwit.brokers.redis import RedisBroker, keys, listening
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import BrokerUnavailable, QueueFull
-from godwit.core.journal import decode_chunk
-from godwit.core.message import Message
+from godwit.core.journal.vocabulary import decode_chunk
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message
 from godwit.core.names import AckId, GroupName, MessageId
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import fresh, redis_server

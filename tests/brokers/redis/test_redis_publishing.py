@@ -11,7 +11,7 @@ import pytest
 from godwit.brokers.contract import PUBLISH_CHUNK, Ack
 from godwit.brokers.redis import RedisBroker, keys
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import DEFAULT_GROUP, QueueName, new_message_id
 from godwit.core.queues import QueueSpec
 from tests.servers.redis import RedisServer, redis_server

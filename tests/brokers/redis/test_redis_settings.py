@@ -10,7 +10,7 @@ import pytest
 from godwit import Message, MessageQueueManager
 from godwit.brokers.redis import RedisBroker
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.queues import QueueSpec
 from tests.servers.redis import fresh
 

@@ -12,8 +12,8 @@ import pytest
 from godwit.brokers.contract import PUBLISH_CHUNK, Delivery
 from godwit.brokers.redis import RedisBroker
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
 from godwit.core.errors import PartialPublish
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName, new_message_id
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import RedisServer, redis_server

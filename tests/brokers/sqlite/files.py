@@ -15,7 +15,7 @@ from typing import Any
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import QueueSpec
 

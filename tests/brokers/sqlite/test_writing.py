@@ -15,7 +15,7 @@ import pytest
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack
 from godwit.brokers.sqlite import SqliteBroker, log, transactions
 from godwit.core.errors import BrokerUnavailable, QueueNotFound, StorageFull
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.filelock import FileLock

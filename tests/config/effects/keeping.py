@@ -10,7 +10,7 @@ from typing import Final
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock, to_ms, utc_now
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from godwit.store.urls import connect
 from tests.config.effects.running import Q, World, soon

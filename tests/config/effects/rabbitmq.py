@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pamqp import commands
 
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from tests.brokers.rabbitmq import raw
 from tests.config.effects.running import World
 from tests.servers.rabbitmq import the_node

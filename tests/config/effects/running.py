@@ -14,7 +14,7 @@ import pytest
 
 from godwit.brokers.contract import DeadLetter
 from godwit.config import load
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.manager import MessageQueueManager
 from godwit.testing import InMemoryManager, in_memory, run_until_empty

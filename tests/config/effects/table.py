@@ -15,8 +15,8 @@ import pytest
 
 from godwit.core.clock import from_ms, utc_now
 from godwit.core.errors import BrokerUnavailable, InvalidSchedule
-from godwit.core.failure import FailureKind
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.messages.message import Message
 from godwit.telemetry.alerts import Alert, AlertName
 from godwit.testing import run_until_empty
 from tests.config.effects.keeping import (

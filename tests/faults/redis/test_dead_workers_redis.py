@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from godwit.brokers.contract import Ack
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId
 from tests.conformance.harness import LONG, G, Q, Row
 from tests.faults.crew import Crew

@@ -20,7 +20,7 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.redis import fetching as redis_fetches
 from godwit.brokers.redis import server as redis_calls
 from godwit.brokers.urls import connect
-from godwit.core.faults import killer
+from godwit.core.fault_points import killer
 from tests.conformance.harness import LONG, G, Q
 from tests.faults.crew import Crew
 from tests.faults.judge import agreeing

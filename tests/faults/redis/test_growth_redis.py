@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from godwit.brokers.contract import Ack
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import new_message_id
 from tests.conformance.harness import LONG, G, Q
 from tests.faults.publisher import BODY

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from godwit.core.faults import killer
+from godwit.core.fault_points import killer
 from godwit.core.names import QueueName
 from godwit.store.contract import Store
 from godwit.store.postgres import filling

@@ -8,8 +8,8 @@ from datetime import timedelta
 from godwit.admin.control import QueueControl
 from godwit.brokers.contract import Ack
 from godwit.brokers.memory import MemoryBroker
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.runtime.census import take_census
 from godwit.runtime.consumer import Consumer

@@ -9,7 +9,7 @@ import pytest
 
 from godwit.core.errors import InvalidSchedule, StagingLost
 from godwit.core.names import QueueName
-from godwit.core.schedule import campaign_id
+from godwit.core.schedule.schedules import campaign_id
 from godwit.store.contract import Store
 from godwit.store.plans import Applied, Plan
 from godwit.store.postgres import plans as postgres_plans

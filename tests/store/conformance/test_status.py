@@ -14,11 +14,11 @@ from godwit.brokers.contract import Ack, Nack
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock, milliseconds
-from godwit.core.envelope import seal
-from godwit.core.message import Message, Scheduling
+from godwit.core.journal.statuses import Status
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import MessageId
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
-from godwit.core.statuses import Status
 from godwit.manager import MessageQueueManager
 from godwit.runtime.recorder import Recorder
 from godwit.store.contract import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.faults import VARIABLE
+from godwit.core.fault_points import VARIABLE
 from godwit.manager import MessageQueueManager
 from tests.project.specification import ROOT
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of

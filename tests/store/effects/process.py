@@ -14,8 +14,8 @@ from pathlib import Path
 import asyncpg
 
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.faults import reach
-from godwit.core.message import Message
+from godwit.core.fault_points import reach
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from godwit.store.urls import connect
 from tests.waiting import eventually

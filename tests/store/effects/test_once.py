@@ -12,7 +12,7 @@ import pytest
 
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.errors import EffectHeld, InvalidSetting, StoreRequired
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from tests.store.conformance.harness import StoreHarness
 from tests.store.effects.conftest import Run

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from godwit.core.errors import InvalidMessage, InvalidSetting, QueueNotFound, SchemaOutdated
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from tests.store.conformance.harness import StoreHarness
 from tests.store.effects.conftest import Run

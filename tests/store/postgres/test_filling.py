@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from godwit.core.names import QueueName
-from godwit.core.schedule import campaign_id
+from godwit.core.schedule.schedules import campaign_id
 from godwit.store.postgres import PostgresStore, columns
 from godwit.store.postgres.loading import packed
 from tests.servers.postgres import fresh_database

@@ -15,11 +15,11 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock
 from godwit.core.errors import SchemaTooNew
-from godwit.core.faults import VARIABLE
-from godwit.core.message import Message
+from godwit.core.fault_points import VARIABLE
+from godwit.core.journal.statuses import Status
+from godwit.core.messages.message import Message
 from godwit.core.names import MessageId, QueueName
 from godwit.core.queues import QueueSpec
-from godwit.core.statuses import Status
 from godwit.manager import MessageQueueManager
 from godwit.runtime.recorder import Recorder
 from godwit.store import scripts

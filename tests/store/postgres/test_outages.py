@@ -11,7 +11,7 @@ import pytest
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.errors import StoreFull, StoreUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.store.postgres import PostgresStore

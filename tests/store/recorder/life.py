@@ -9,12 +9,12 @@ from typing import Any
 
 from godwit.brokers.contract import Ack, Broker, Delivery, GiveUp, HandBack, Nack, Settlement
 from godwit.core.clock import ManualClock, from_ms
-from godwit.core.envelope import seal
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Event
-from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.statuses import Status, least_finished
+from godwit.core.journal.vocabulary import Event
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
-from godwit.core.statuses import Status, least_finished
 
 QUEUES = ("orders", "mail")
 LEASE = timedelta(seconds=10)

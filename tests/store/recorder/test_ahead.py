@@ -10,10 +10,10 @@ import pytest
 
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.journal.statuses import MessageStatus, Status
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import JournalBody, QueueSpec
-from godwit.core.statuses import MessageStatus, Status
 from godwit.runtime import status
 from godwit.runtime.recorder import Recorder
 from godwit.runtime.recorder_pace import BEHIND_MOST, GATHER, LONGEST_REST, PATIENCE, Pace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from tests.waiting import eventually
 

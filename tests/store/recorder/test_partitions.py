@@ -8,11 +8,11 @@ import pytest
 
 from godwit.brokers.contract import Ack, GiveUp
 from godwit.brokers.redis import RedisBroker
-from godwit.core.envelope import seal
-from godwit.core.failure import FailureKind
-from godwit.core.journal import SPAN
-from godwit.core.message import Message
-from godwit.core.projection import Projection
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.projection import Projection
+from godwit.core.journal.vocabulary import SPAN
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.runtime.recorder import Recorder
 from tests.conformance.harness import LONG, G, Q

@@ -12,9 +12,9 @@ import pytest
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock
-from godwit.core.envelope import seal
 from godwit.core.errors import StoreBusy, StoreFull, StoreUnavailable
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.filelock import FileLock
 from godwit.runtime.recorder import Recorder

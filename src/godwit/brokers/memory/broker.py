@@ -39,10 +39,10 @@ from godwit.brokers.memory.engine import MemoryEngine
 from godwit.brokers.memory.listening import Listeners
 from godwit.brokers.memory.spill import left_over, load, save
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, InvalidSetting, JournalLost
-from godwit.core.journal import Position
+from godwit.core.journal.vocabulary import Position
 from godwit.core.logs import get_logger
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 

@@ -7,8 +7,8 @@ from typing import Any
 from godwit.brokers.memory.group import NEVER, Copy, Group
 from godwit.brokers.memory.shard import Shard
 from godwit.core.clock import milliseconds
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Event
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
 
 

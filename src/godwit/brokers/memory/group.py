@@ -10,9 +10,9 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from godwit.core.envelope import Envelope
-from godwit.core.failure import FailureKind, ProcessingError
-from godwit.core.journal import shard_name
+from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.vocabulary import shard_name
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, QueueName
 from godwit.core.queues import GroupSpec, Lane
 

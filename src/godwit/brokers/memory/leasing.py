@@ -9,7 +9,7 @@ from typing import Any
 
 from godwit.brokers.contract import Delivery
 from godwit.brokers.memory.group import LEASED, Copy, Group
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
 
 Transition = tuple[Group, Event, str]

@@ -11,7 +11,7 @@ from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
 from godwit.brokers.memory.group import Copy, Group
 from godwit.brokers.memory.queue import Queue, arrival
 from godwit.core.errors import QueueFull
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import LANE_OF_PRIORITY
 

@@ -12,8 +12,8 @@ from godwit.brokers.limits import Fill, fits, misfits
 from godwit.brokers.memory.group import Copy, Group
 from godwit.brokers.memory.shard import Shard
 from godwit.core.clock import milliseconds
-from godwit.core.envelope import Envelope
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName
 from godwit.core.queues import LANE_OF_PRIORITY, QueueSpec
 

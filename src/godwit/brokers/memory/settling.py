@@ -10,8 +10,8 @@ from godwit.brokers.memory.care import end_row, exhausted
 from godwit.brokers.memory.group import GONE, Copy, Group
 from godwit.brokers.memory.leasing import Transition
 from godwit.core.clock import milliseconds
-from godwit.core.failure import FailureKind, remembered
-from godwit.core.journal import RETURN_KINDS, Event
+from godwit.core.failures.failure import FailureKind, remembered
+from godwit.core.journal.vocabulary import RETURN_KINDS, Event
 from godwit.core.names import AckId
 
 

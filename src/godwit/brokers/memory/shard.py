@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from godwit.brokers.contract import ShardEnds
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Event, Position, Row, encode_chunk
+from godwit.core.journal.vocabulary import Event, Position, Row, encode_chunk
 from godwit.core.queues import QueueSpec
 
 

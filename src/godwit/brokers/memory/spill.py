@@ -23,8 +23,8 @@ from godwit.brokers.memory.engine import MemoryEngine
 from godwit.brokers.memory.group import DEAD, DELAYED
 from godwit.brokers.memory.queue import Queue
 from godwit.brokers.memory.view import all_copies
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerUnavailable
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from godwit.brokers.contract import GroupStats
 from godwit.brokers.memory.group import DEAD, LEASED, Copy, Group
-from godwit.core.projection import CopyState
+from godwit.core.journal.projection import CopyState
 from godwit.core.queues import QueueSpec
 
 

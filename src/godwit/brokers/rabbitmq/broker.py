@@ -43,10 +43,10 @@ from godwit.brokers.rabbitmq.telling import Teller
 from godwit.brokers.rabbitmq.topology import Names, QueueNames
 from godwit.brokers.rabbitmq.waiting import Waiter
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, GodwitError
-from godwit.core.keeping import JournalWriter
+from godwit.core.journal.external_journal import JournalWriter
 from godwit.core.logs import get_logger
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.core.settings import RabbitMQSettings

@@ -10,8 +10,8 @@ from godwit.brokers.rabbitmq.ledger.ending import Burial, Return
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
 from godwit.brokers.rabbitmq.returning import Returner
 from godwit.core.clock import Clock, milliseconds
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Event
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import Event
 from godwit.core.queues import GroupSpec
 
 

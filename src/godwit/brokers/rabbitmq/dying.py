@@ -17,7 +17,7 @@ from godwit.brokers.rabbitmq.topology import Names
 from godwit.brokers.rabbitmq.wire import Incoming
 from godwit.core.clock import Clock
 from godwit.core.errors import QueueFull
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 
 REASONS = {

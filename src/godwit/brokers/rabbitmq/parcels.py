@@ -10,10 +10,10 @@ from pamqp import decode
 from godwit.brokers.rabbitmq import wire
 from godwit.brokers.rabbitmq.holding import LONGEST_TTL_MS
 from godwit.brokers.rabbitmq.wire import Incoming, Outgoing
-from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError
-from godwit.core.failure import FailureKind, ProcessingError
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName, check_message_id, check_type, new_message_id
 
 CARD_BYTES: Final = 60_000

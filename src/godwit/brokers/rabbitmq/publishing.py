@@ -18,9 +18,9 @@ from godwit.brokers.rabbitmq.link import Link
 from godwit.brokers.rabbitmq.parcels import Card, card_of, pack, routing_key
 from godwit.brokers.rabbitmq.topology import Names
 from godwit.brokers.rabbitmq.wire import Outgoing
-from godwit.core import faults
-from godwit.core.envelope import Envelope
+from godwit.core import fault_points
 from godwit.core.errors import BrokerBusy, GodwitError, NotRouted, PartialPublish, QueueFull
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName
 
 AFTER_CONFIRM: Final = "rabbitmq.publish.confirmed"
@@ -72,7 +72,7 @@ class Publisher:
         except BaseException:
             self._ledger.post(lambda books: sending.withdrawn(books, plan))
             raise
-        faults.reach(AFTER_CONFIRM)
+        fault_points.reach(AFTER_CONFIRM)
         late = await self._ledger.step(lambda books: sending.accepted(books, plan, body=self._body))
         fresh = {id(one.envelope) for one in plan.fresh if one.seq not in late}
         receipts = []

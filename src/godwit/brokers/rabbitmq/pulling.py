@@ -18,7 +18,7 @@ from godwit.brokers.rabbitmq.parcels import Parcel, unpack
 from godwit.brokers.rabbitmq.returning import Returner
 from godwit.brokers.rabbitmq.wire import Incoming
 from godwit.core.clock import Clock
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.core.queues import FlowControl
 
 

@@ -14,8 +14,8 @@ from godwit.brokers.rabbitmq.ledger.file import LedgerFile
 from godwit.brokers.rabbitmq.ledger.taking import Lease
 from godwit.brokers.rabbitmq.returning import Returner
 from godwit.core.clock import Clock, milliseconds
-from godwit.core.failure import FailureKind, remembered
-from godwit.core.journal import RETURN_KINDS, Event
+from godwit.core.failures.failure import FailureKind, remembered
+from godwit.core.journal.vocabulary import RETURN_KINDS, Event
 from godwit.core.names import AckId
 
 

@@ -9,7 +9,7 @@ from godwit.brokers.redis.encoding import blob, expiring_blob, lane_of, mark, pa
 from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.link import Argument, packed_command
 from godwit.brokers.redis.scripts import script
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import LANE_OF_PRIORITY
 
 _DIGITS: Final = tuple("0123456789")

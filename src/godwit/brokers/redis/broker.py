@@ -31,8 +31,8 @@ from godwit.brokers.redis.server import PATIENCE_SECONDS, Servers
 from godwit.brokers.redis.settling import Settler
 from godwit.brokers.redis.shared import RedisShared
 from godwit.brokers.redis.taking import Order, Pulled, Taker
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, InvalidSetting
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName, is_message_id, is_name
 from godwit.core.queues import GroupSpec, QueueSpec
 

@@ -20,7 +20,7 @@ from godwit.brokers.redis.encoding import (
 )
 from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.link import Argument
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 
 _DIGITS: Final = tuple("0123456789")
 

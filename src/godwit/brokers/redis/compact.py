@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from godwit.core.journal import Event, encode_chunk
+from godwit.core.journal.vocabulary import Event, encode_chunk
 
 _ARRIVED: Final = 2
 _DELIVERED: Final = 3

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.core.envelope import Envelope
-from godwit.core.failure import ProcessingError
+from godwit.core.failures.failure import ProcessingError
+from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import LANE_OF_PRIORITY, Lane
 
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -16,7 +16,7 @@ from godwit.brokers.contract import Delivery
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis.link import Argument, Server
 from godwit.brokers.redis.taking import PULL_ONE, Order, Pulled, Taker
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 
 UNCLAIMED_SECONDS: Final = 0.5
 

@@ -18,9 +18,9 @@ from godwit.brokers.redis import keys
 from godwit.brokers.redis.catalog import Catalog
 from godwit.brokers.redis.publish import Publisher
 from godwit.brokers.redis.reach import Reach
-from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import GodwitError, PartialPublish, QueueFull
-from godwit.core.message import Message
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 
 SPOILED: Final = "godwit.inbox.spoiled"

@@ -19,7 +19,7 @@ from godwit.brokers.redis.reach import Reach
 from godwit.brokers.redis.replies import Refused
 from godwit.brokers.redis.taking import ack_prefix
 from godwit.core.errors import PartialPublish, QueueFull, QueueNotFound
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 
 _PARTS = 4

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Final
 from zlib import crc32
 
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import family_of
 from godwit.core.queues import QueueSpec
 

@@ -24,8 +24,8 @@ from godwit.brokers.redis.replies import LinkLost, Refused
 from godwit.brokers.redis.scripts import script
 from godwit.brokers.redis.spreading import Spread
 from godwit.brokers.redis.turns import Turns
-from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, NotReplicated, PartialPublish, QueueFull
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId
 
 ARRIVE_ONE: Final = script("arrive_one")

@@ -26,7 +26,7 @@ from godwit.brokers.redis.routes import Routes
 from godwit.brokers.redis.scripts import Script, script
 from godwit.brokers.redis.topology import topology
 from godwit.core.errors import BrokerClosed
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 
 PATIENCE_SECONDS: Final = 10.0
 """How long a call outlasts a server that is away: a restart or a failover, not an outage."""

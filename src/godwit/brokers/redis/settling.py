@@ -14,7 +14,7 @@ from godwit.brokers.redis.held import Held, HeldLeases
 from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
-from godwit.core.failure import ProcessingError, remembered
+from godwit.core.failures.failure import ProcessingError, remembered
 from godwit.core.names import AckId, is_name
 from godwit.core.queues import MAX_PARTITIONS
 

@@ -11,8 +11,8 @@ from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
 from godwit.brokers.redis.catalog import Catalog
 from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.partitions import by_path
-from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, PartialPublish
+from godwit.core.messages.envelope import Envelope
 
 
 class Store(Protocol):

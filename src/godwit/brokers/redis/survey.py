@@ -8,9 +8,9 @@ from godwit.brokers.contract import GroupStats, QueueStats, Snapshot
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.reach import Reach
-from godwit.core.journal import Position
+from godwit.core.journal.projection import CopyState
+from godwit.core.journal.vocabulary import Position
 from godwit.core.names import QueueName
-from godwit.core.projection import CopyState
 
 _GROUP_NUMBERS = 8
 _COPY_FIELDS = 10

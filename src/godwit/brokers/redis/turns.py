@@ -23,8 +23,8 @@ from godwit.brokers.redis.pool import Line
 from godwit.brokers.redis.reach import Reach
 from godwit.brokers.redis.replies import LinkLost
 from godwit.brokers.redis.scripts import Script, script
-from godwit.core.envelope import Envelope
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
+from godwit.core.messages.envelope import Envelope
 
 AT_ONCE: Final = 2
 _NAMED: Final = "\1"

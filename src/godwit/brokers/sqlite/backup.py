@@ -9,7 +9,7 @@ from pathlib import Path
 
 from godwit.brokers.sqlite.connection import check_header, open_reader, translated
 from godwit.core.errors import BrokerUnavailable, InvalidSetting
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 
 
 def backup(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

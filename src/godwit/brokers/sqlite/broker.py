@@ -26,8 +26,8 @@ from godwit.brokers.sqlite.wake import Bell
 from godwit.brokers.sqlite.work import Work
 from godwit.brokers.sqlite.writer import Writer
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.envelope import Envelope
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 

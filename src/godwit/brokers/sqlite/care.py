@@ -11,8 +11,8 @@ from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.runs import ID, KEY, TYPE
 from godwit.brokers.sqlite.work import Work
 from godwit.core.clock import milliseconds
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Event
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import Event
 
 
 def look_after(work: Work, group: Group, now_ms: int) -> int:

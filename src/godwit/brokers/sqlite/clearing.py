@@ -12,7 +12,7 @@ from godwit.brokers.sqlite.leases import blocks_of
 from godwit.brokers.sqlite.rows import ASIDE, TURN_BITS, Group
 from godwit.brokers.sqlite.runs import SEQ, SIZE
 from godwit.brokers.sqlite.work import Work
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, MessageId, QueueName, is_message_id
 
 

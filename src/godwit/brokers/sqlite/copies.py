@@ -9,7 +9,7 @@ import msgspec
 from godwit.brokers.sqlite.rows import ASIDE, Group
 from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, Message
 from godwit.brokers.sqlite.work import Work
-from godwit.core.failure import FailureKind, ProcessingError
+from godwit.core.failures.failure import FailureKind, ProcessingError
 
 AGAIN: Final = 0
 LANE: Final = 4

@@ -14,9 +14,9 @@ from godwit.brokers.sqlite.care import look_after
 from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.work import Known, Work
 from godwit.core.clock import Clock
-from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError
-from godwit.core.journal import Position
+from godwit.core.journal.vocabulary import Position
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 

@@ -12,7 +12,7 @@ from godwit.brokers.sqlite.rows import Queue
 from godwit.brokers.sqlite.runs import ID, READY_AT, SEQ, Message
 from godwit.brokers.sqlite.work import Work
 from godwit.core.clock import milliseconds
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 
 INSERT_RUN: Final = "INSERT OR IGNORE INTO broker_ids SELECT ?1, value, ?2, ?3, ?4 + key, NULL FROM json_each(?5)"
 INSERT_ID: Final = "INSERT OR IGNORE INTO broker_ids VALUES (?, ?, ?, ?, ?, NULL)"

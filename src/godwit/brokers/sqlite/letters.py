@@ -18,8 +18,8 @@ from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
 from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, ID, PRIORITY, SEQ, envelope_of
 from godwit.brokers.sqlite.work import Work
 from godwit.core.errors import QueueFull, QueueNotFound
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Event
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 
 COLUMNS: Final = "number, run, seq, size, kind, dead_at, attempt, failures, crashes, errors"

@@ -15,9 +15,9 @@ from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.survey import Outlook, outlook
 from godwit.brokers.sqlite.work import Work
-from godwit.core.beat import until_beat
 from godwit.core.clock import Clock
 from godwit.core.errors import GodwitError
+from godwit.core.tick_phase import until_beat
 
 LOOK_SECONDS: Final = 0.25
 """How soon to ask the file whether anybody wrote: for wake-ups that got lost, and for clocks that jump."""

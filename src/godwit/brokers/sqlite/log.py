@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 
 CHECKPOINT_SECONDS: Final = 1.0
 WAL_BYTES: Final = 64 << 20

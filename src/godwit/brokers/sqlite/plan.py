@@ -8,7 +8,7 @@ from typing import Final
 from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
 from godwit.brokers.sqlite.runs import RUN_BYTES, SEQ, SIZE, Message, astuple
 from godwit.core.clock import milliseconds
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import LANE_OF_PRIORITY
 
 LANES: Final = tuple(int(lane) for lane in LANE_OF_PRIORITY)

@@ -14,9 +14,9 @@ from godwit.brokers.sqlite.plan import Drops, Plan
 from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
 from godwit.brokers.sqlite.runs import GROUP, ID, SEQ, SIZE
 from godwit.brokers.sqlite.work import Work
-from godwit.core.envelope import Envelope
 from godwit.core.errors import GodwitError, PartialPublish, QueueFull
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
+from godwit.core.messages.envelope import Envelope
 
 
 def publish(work: Work, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:

@@ -14,8 +14,8 @@ from godwit.brokers.sqlite.leases import BLOCK_BITS, BLOCK_LEASES, INSERT_BLOCK,
 from godwit.brokers.sqlite.rows import Group, Queue
 from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, ID, KEY, SIZE, TYPE, Message
 from godwit.brokers.sqlite.work import Work
-from godwit.core.envelope import Envelope
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, QueueName
 from godwit.core.queues import LOWEST_FIRST_EVERY
 

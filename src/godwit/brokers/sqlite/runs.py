@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.core.envelope import Envelope
 from godwit.core.errors import StorageCorrupt
+from godwit.core.messages.envelope import Envelope
 
 Message = tuple[Any, ...]
 

@@ -12,8 +12,8 @@ from godwit.brokers.sqlite.leases import Block, Blocks, Lease
 from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.work import Work
 from godwit.core.clock import milliseconds
-from godwit.core.failure import FailureKind, remembered
-from godwit.core.journal import RETURN_KINDS, Event
+from godwit.core.failures.failure import FailureKind, remembered
+from godwit.core.journal.vocabulary import RETURN_KINDS, Event
 from godwit.core.names import AckId
 
 Transition = tuple[int, Event, str]

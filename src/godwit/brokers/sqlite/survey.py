@@ -12,9 +12,9 @@ from godwit.brokers.sqlite.pull import walk
 from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.runs import ID, READY_AT, SEQ
 from godwit.brokers.sqlite.work import Work
-from godwit.core.journal import Position
+from godwit.core.journal.projection import CopyState
+from godwit.core.journal.vocabulary import Position
 from godwit.core.names import GroupName, QueueName
-from godwit.core.projection import CopyState
 from godwit.core.queues import QueueSpec
 
 

@@ -11,7 +11,7 @@ from godwit.brokers.sqlite.connection import translated
 from godwit.brokers.sqlite.engine import SqliteEngine
 from godwit.brokers.sqlite.log import Log
 from godwit.core.errors import BrokerBusy, BrokerError, BrokerUnavailable, StorageFull
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 
 
 class Transactions:

@@ -13,7 +13,7 @@ import typer
 from godwit.admin.filtering import LetterFilter
 from godwit.cli.args.values import Misuse, duration, instant
 from godwit.cli.exits import Exit
-from godwit.core.failure import FailureKind
+from godwit.core.failures.failure import FailureKind
 from godwit.core.names import MessageId, check_message_id, group_name
 
 _LAST: Final = ("url", "as_json")

@@ -24,9 +24,9 @@ from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks
 from godwit.cli.shown.quantities import count_text, duration_text
 from godwit.core.clock import utc_now
-from godwit.core.envelope import seal
 from godwit.core.errors import GodwitError, InvalidArgumentError, InvalidMessage, PartialPublish, QueueNotFound
-from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName, new_message_id, queue_name
 from godwit.core.queues import QueueSpec
 

@@ -17,8 +17,8 @@ from godwit.cli.args.payload_lines import parse_payload
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results, visible
 from godwit.core.errors import InvalidMessage, listed
-from godwit.core.message import Message
-from godwit.core.routing import Router, Step
+from godwit.core.messages.message import Message
+from godwit.core.messages.routing import Router, Step
 
 EXAMPLES = """Examples:
 

@@ -20,10 +20,10 @@ from godwit.cli.shown.output import print_json, remarks, results
 from godwit.cli.shown.schedules import firing_document, local_times, schedule_document, schedule_table, show_schedule
 from godwit.core.clock import SYSTEM_CLOCK, utc_now
 from godwit.core.errors import ScheduleNotFound
-from godwit.core.message import Message
-from godwit.core.schedule import Misfire, Rule, ScheduleStatus
-from godwit.core.schedule_rules import checked_rule
-from godwit.core.schedule_rules import preview as preview_rule
+from godwit.core.messages.message import Message
+from godwit.core.schedule.rules import checked_rule
+from godwit.core.schedule.rules import preview as preview_rule
+from godwit.core.schedule.schedules import Misfire, Rule, ScheduleStatus
 from godwit.manager import MessageQueueManager
 
 EXAMPLES: Final = """Examples:

@@ -18,7 +18,7 @@ from godwit.cli.args.values import Misuse, whole
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results
 from godwit.core.errors import QueueNotFound
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from godwit.runtime.scheduler_bulk import Loaded, rows_of
 

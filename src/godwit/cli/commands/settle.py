@@ -18,7 +18,7 @@ from godwit.cli.shown.output import print_json, remarks
 from godwit.cli.shown.quantities import count_text
 from godwit.core.clock import utc_now
 from godwit.core.errors import InvalidAckId
-from godwit.core.failure import FailureKind, ProcessingError
+from godwit.core.failures.failure import FailureKind, ProcessingError
 from godwit.core.names import AckId
 
 AckIds = Annotated[list[str], typer.Argument(metavar="ACK_ID", help="As printed by pull --keep.", show_default=False)]

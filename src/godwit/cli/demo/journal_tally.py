@@ -8,9 +8,9 @@ from typing import Any
 
 from godwit.brokers.contract import Journal
 from godwit.cli.demo.workload import QueueGroup
-from godwit.core.journal import Event, Position, decode_chunk, rows_of
+from godwit.core.journal.projection import Address, Projection
+from godwit.core.journal.vocabulary import Event, Position, decode_chunk, rows_of
 from godwit.core.names import GroupName, QueueName
-from godwit.core.projection import Address, Projection
 from godwit.core.queues import Lane
 
 _ENDS_A_LEASE = frozenset((

@@ -10,7 +10,7 @@ from typing import Final
 from godwit.brokers.urls import connect
 from godwit.cli.demo.records import Accepted, ProcessSettings, Record, settings_from
 from godwit.cli.demo.workload import doomed, messages
-from godwit.core.envelope import seal_all
+from godwit.core.messages.envelope import seal_all
 
 BATCH: Final = 25
 PAUSE_SECONDS: Final = 0.05

@@ -18,9 +18,9 @@ from godwit.cli.demo.reconciliation import Reconciliation, reconcile
 from godwit.cli.demo.records import ProcessSettings, read
 from godwit.cli.demo.workload import GROUPS, PUBLISHERS, QUEUES, SPECS, QueueGroup
 from godwit.cli.shown.quantities import count_text
-from godwit.core.journal import Event
+from godwit.core.journal.projection import Address
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
-from godwit.core.projection import Address
 
 LOOK_SECONDS: Final = 0.15
 HUNT_SECONDS: Final = 0.02

@@ -15,7 +15,7 @@ from godwit.cli.demo.processes import DemoProcess
 from godwit.cli.demo.reconciliation import Reconciliation
 from godwit.cli.demo.runner import DemoState
 from godwit.cli.demo.workload import GROUPS, QueueGroup
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 
 RATE_WINDOW_SECONDS: Final = 2.0
 PLAIN_EVERY_SECONDS: Final = 2.0

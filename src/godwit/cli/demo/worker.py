@@ -12,7 +12,7 @@ from typing import Final
 from godwit.brokers.urls import connect
 from godwit.cli.demo.records import Handled, ProcessSettings, Record, settings_from
 from godwit.cli.demo.workload import AT_ONCE, GROUPS, LEASE, RETRIES, WORK_SECONDS, QueueGroup, handle
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.runtime.consumer import CURRENT, Consumer
 from godwit.runtime.worker import Worker
 

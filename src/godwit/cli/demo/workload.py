@@ -8,11 +8,11 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from godwit.core.clock import utc_now
-from godwit.core.handling import Permanent
-from godwit.core.message import Message, Scheduling
+from godwit.core.failures.judgement import Permanent
+from godwit.core.failures.retry import RetryPolicy
+from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.core.retry import RetryPolicy
 
 LEASE: Final = timedelta(seconds=3)
 """Short, so that the messages of a killed worker come back during the demo."""

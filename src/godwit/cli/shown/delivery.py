@@ -14,7 +14,7 @@ from godwit.brokers.contract import Delivery
 from godwit.cli.shown.output import visible
 from godwit.cli.shown.quantities import duration_text
 from godwit.core.clock import from_ms
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 
 
 def message_or_none(delivery: Delivery) -> Message | None:

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from godwit.core.statuses import MessageStatus
+from godwit.core.journal.statuses import MessageStatus
 
 
 def status_document(status: MessageStatus) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from godwit.core.clock import milliseconds
-from godwit.core.schedule import Firing, Schedule
+from godwit.core.schedule.schedules import Firing, Schedule
 from godwit.store.schedules import Lateness
 
 

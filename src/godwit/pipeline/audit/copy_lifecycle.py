@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 
 ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
 REMOVALS: Final = (Event.PURGED, Event.GROUP_REMOVED, Event.QUEUE_REMOVED)

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.core.logs import get_logger
 from godwit.core.queues import GroupSpec
 from godwit.pipeline.audit import drop_completed

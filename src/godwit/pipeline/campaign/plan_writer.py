@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from godwit.core.clock import from_ms
-from godwit.core.envelope import seal
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.pipeline.campaign.definition import Campaign
 from godwit.store.urls import connect

@@ -10,7 +10,7 @@ import msgspec
 
 from godwit.config.addresses import without_password
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.core.queues import QueueSpec
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.query.history import history

@@ -21,8 +21,8 @@ from typing import Final
 
 import msgspec
 
-from godwit.core.conditions import MAX_CONDITION_CHARACTERS, Token, tokens
 from godwit.core.errors import InvalidCondition, listed
+from godwit.core.messages.conditions import MAX_CONDITION_CHARACTERS, Token, tokens
 
 MAX_DEPTH: Final = 40
 RELATIONS: Final = ("==", "!=", "<=", ">=", "<", ">")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from godwit.core.clock import utc_now
-from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import GodwitError, InvalidSetting, RowsRefused, listed
-from godwit.core.message import Message, Routing, Scheduling
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.names import QueueName
 from godwit.pipeline.sink.row_template import RowTemplates, uuid5
 

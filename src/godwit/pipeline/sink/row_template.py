@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from godwit.core.clock import to_ms
-from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import GodwitError
-from godwit.core.message import Message
-from godwit.core.message_checks import MAX_MESSAGE_BYTES, MAX_PAYLOAD_DEPTH, check_payload
+from godwit.core.messages.checks import MAX_MESSAGE_BYTES, MAX_PAYLOAD_DEPTH, check_payload
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message
 from godwit.core.names import UUID_VARIANT, QueueName
 
 if TYPE_CHECKING:

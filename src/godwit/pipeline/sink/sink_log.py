@@ -25,7 +25,7 @@ import msgspec
 
 from godwit.brokers.contract import Broker
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Event, Position, decode_chunk
+from godwit.core.journal.vocabulary import Event, Position, decode_chunk
 from godwit.core.logs import get_logger
 
 KEPT_FOR: Final = timedelta(days=7)

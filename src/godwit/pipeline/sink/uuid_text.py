@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from godwit.core.schedule import IDS, NEAR
+from godwit.core.schedule.schedules import IDS, NEAR
 
 WIDTH: Final = 36
 _HASH_BYTES: Final = 20

@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 
 from godwit.brokers.contract import Broker
 from godwit.brokers.urls import connect
-from godwit.core.envelope import Envelope
 from godwit.core.errors import InvalidSetting
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import queue_name
 from godwit.pipeline.sink.row_messages import RowMessages, check_schema
 from godwit.pipeline.sink.sink_log import SinkLog, batch_name, drop_earlier_batches

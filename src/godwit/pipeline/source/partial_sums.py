@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.core.errors import JournalDamaged
-from godwit.core.journal import LAYOUTS, Event
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.pipeline.source.row_decoder import decode_rows
 from godwit.pipeline.source.schema import arrow_schema, partials_schema
 from godwit.pipeline.transforms.analytics import ARRIVALS, COUNTED, DURATIONS, GAMMA, MINUTE_MS, NOTHING

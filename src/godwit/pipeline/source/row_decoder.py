@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.core.errors import JournalDamaged
-from godwit.core.journal import LAYOUTS, Event
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 
 _KEPT_ROWS: Final = 65_536
 _INTEGER: Final = pa.int64()

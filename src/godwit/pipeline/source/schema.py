@@ -1,7 +1,7 @@
 """The journal's typed table: the columns of `journal.json` as Spark's and Arrow's schemas.
 
 `journal.json` is committed in Spark's own form (`StructType.json()`), each column with its meaning as comment; columns
-are only ever added at its end. A test compares it with the layouts of `godwit.core.journal`.
+are only ever added at its end. A test compares it with the layouts of `godwit.core.journal.vocabulary`.
 """
 
 from __future__ import annotations

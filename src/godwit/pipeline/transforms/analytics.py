@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

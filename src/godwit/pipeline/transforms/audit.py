@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.audit.copy_lifecycle import AFTER, MAY, STEPS
 
 if TYPE_CHECKING:

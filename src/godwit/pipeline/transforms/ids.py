@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from godwit.core.schedule import IDS, NEAR
+from godwit.core.schedule.schedules import IDS, NEAR
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

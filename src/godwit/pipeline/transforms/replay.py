@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.query.condition import ColumnKind, Expression
 from godwit.pipeline.transforms.condition_column import condition_column
 from godwit.pipeline.transforms.ids import uuid5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from godwit.core.errors import InvalidSchedule
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 from godwit.core.names import QueueName
 from godwit.store.postgres.database import sql
 from godwit.store.postgres.loading import COLUMNS, STAGING

@@ -13,8 +13,8 @@ from typing import Final
 import asyncpg
 
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Position
-from godwit.core.keeping import JournalStep, KeptShard
+from godwit.core.journal.external_journal import JournalStep, KeptShard
+from godwit.core.journal.vocabulary import Position
 from godwit.store.chunks import cut, packed, start_of
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days

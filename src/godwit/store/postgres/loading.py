@@ -16,8 +16,8 @@ from typing import Final
 import asyncpg
 
 from godwit.core.errors import InvalidSchedule
-from godwit.core.faults import reach
-from godwit.core.schedule import ScheduleStatus
+from godwit.core.fault_points import reach
+from godwit.core.schedule.schedules import ScheduleStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.schedules import Loading, until
 

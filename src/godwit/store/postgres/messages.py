@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from godwit.core.clock import from_ms
-from godwit.core.journal import Position
-from godwit.core.recording import Address, Batch, Census
-from godwit.core.statuses import MessageStatus
+from godwit.core.journal.changes import Address, Batch, Census
+from godwit.core.journal.statuses import MessageStatus
+from godwit.core.journal.vocabulary import Position
 from godwit.store.ahead import laid_over
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days

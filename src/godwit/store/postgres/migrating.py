@@ -7,7 +7,7 @@ from typing import Final
 import asyncpg
 
 from godwit.core.errors import SchemaTooNew
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 from godwit.store.contract import Migration, SchemaStatus
 from godwit.store.postgres.database import PACKAGE, PostgresDatabase, schema_status
 from godwit.store.scripts import migrations

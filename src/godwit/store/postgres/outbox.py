@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.store.effects import Backlog, Waiting, packed_envelope, unpacked_envelope
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.ledger import check_transaction

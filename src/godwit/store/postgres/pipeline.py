@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 
 from godwit.core.errors import StoreUnavailable
-from godwit.core.faults import reach
-from godwit.core.journal import Position
+from godwit.core.fault_points import reach
+from godwit.core.journal.vocabulary import Position
 from godwit.store.pipelines import (
     HISTOGRAM_COLUMNS,
     MINUTE_COLUMNS,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
 from godwit.store.plans import Applied, Plan, check_plan

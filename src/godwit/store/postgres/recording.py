@@ -9,9 +9,9 @@ import asyncpg
 
 from godwit.core.error_text import error_text
 from godwit.core.errors import StoreRefused
-from godwit.core.faults import reach
-from godwit.core.journal import Event, Position
-from godwit.core.recording import Batch, CopyChange, MessageChange, Removal
+from godwit.core.fault_points import reach
+from godwit.core.journal.changes import Batch, CopyChange, MessageChange, Removal
+from godwit.core.journal.vocabulary import Event, Position
 from godwit.store.bodies import facts_of, json_text, spec_facts, without_nul
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days

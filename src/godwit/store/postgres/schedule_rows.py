@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from godwit.core.clock import milliseconds
-from godwit.core.schedule import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus
+from godwit.core.schedule.schedules import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus
 from godwit.store.schedules import Sent
 
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import asyncpg
 
-from godwit.core.faults import reach
-from godwit.core.schedule import Firing, FiringStatus, Schedule, ScheduleStatus
+from godwit.core.fault_points import reach
+from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, ScheduleStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.loading import load
 from godwit.store.postgres.schedule_rows import firing_of, schedule_of, sent_of, values_of

@@ -15,8 +15,8 @@ from typing import Final
 
 from godwit.core.clock import to_ms
 from godwit.core.errors import InvalidSchedule
-from godwit.core.faults import reach
-from godwit.core.schedule import ScheduleStatus
+from godwit.core.fault_points import reach
+from godwit.core.schedule.schedules import ScheduleStatus
 from godwit.store.schedules import Loading, until
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.wide import insert

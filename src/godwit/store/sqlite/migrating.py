@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from godwit.core.errors import SchemaTooNew
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 from godwit.store.contract import Migration, SchemaStatus
 from godwit.store.scripts import migrations
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
-from godwit.core.envelope import Envelope
+from godwit.core.messages.envelope import Envelope
 from godwit.store.effects import Backlog, Waiting, packed_envelope, unpacked_envelope
 from godwit.store.sqlite.application import inside, prepare
 from godwit.store.sqlite.file import SqliteFile, sql

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from godwit.core.faults import reach
-from godwit.core.journal import Position
+from godwit.core.fault_points import reach
+from godwit.core.journal.vocabulary import Position
 from godwit.store.pipelines import (
     DayNumbers,
     HistogramRow,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from godwit.core.clock import to_ms
-from godwit.core.faults import reach
+from godwit.core.fault_points import reach
 from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
 from godwit.store.plans import Applied, Plan, check_plan

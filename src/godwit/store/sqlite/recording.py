@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any, Final
 
-from godwit.core.faults import reach
-from godwit.core.journal import Event, Position
+from godwit.core.fault_points import reach
+from godwit.core.journal.changes import Batch, CopyChange, MessageChange, Removal
+from godwit.core.journal.statuses import Status
+from godwit.core.journal.vocabulary import Event, Position
 from godwit.core.names import new_message_id
-from godwit.core.recording import Batch, CopyChange, MessageChange, Removal
-from godwit.core.statuses import Status
 from godwit.store.bodies import facts_of, json_text, spec_facts
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.wide import insert

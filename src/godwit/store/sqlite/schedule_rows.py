@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from godwit.core.clock import from_ms, milliseconds, to_ms
-from godwit.core.schedule import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus
+from godwit.core.schedule.schedules import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus
 from godwit.store.schedules import Sent
 
 

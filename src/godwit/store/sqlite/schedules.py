@@ -11,8 +11,8 @@ from uuid import UUID
 import msgspec
 
 from godwit.core.clock import from_ms, to_ms
-from godwit.core.faults import reach
-from godwit.core.schedule import Firing, FiringStatus, Schedule, ScheduleStatus
+from godwit.core.fault_points import reach
+from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, ScheduleStatus
 from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Loading, Sent, Voided
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.loading import load

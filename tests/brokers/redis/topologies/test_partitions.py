@@ -15,13 +15,13 @@ from godwit.brokers.redis import RedisBroker, keys
 from godwit.brokers.redis.partitions import Laid, by_path, partition_of, path_of
 from godwit.brokers.redis.topology import slot_of
 from godwit.core.clock import ManualClock
-from godwit.core.envelope import Envelope, seal
 from godwit.core.errors import InvalidSetting, PartialPublish, QueueFull
-from godwit.core.failure import FailureKind
-from godwit.core.journal import SPAN, Position, decode_chunk, rows_of
-from godwit.core.message import Message
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.projection import Address, CopyState, Projection
+from godwit.core.journal.vocabulary import SPAN, Position, decode_chunk, rows_of
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Message
 from godwit.core.names import new_message_id
-from godwit.core.projection import Address, CopyState, Projection
 from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
 from tests.conformance.harness import LONG, G, Q
 from tests.servers.redis_cluster import fresh_cluster, shared_cluster

@@ -11,9 +11,9 @@ import pytest
 
 from godwit.brokers.redis import RedisBroker, reach
 from godwit.brokers.urls import connect
-from godwit.core.envelope import seal
 from godwit.core.errors import InvalidSetting, NotReplicated, PartialPublish
-from godwit.core.message import Message
+from godwit.core.messages.envelope import seal
+from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.manager import MessageQueueManager
 from tests.conformance.harness import Q

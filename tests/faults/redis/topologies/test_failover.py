@@ -17,8 +17,8 @@ import pytest
 
 from godwit.brokers.redis import RedisBroker, reach
 from godwit.brokers.redis.topology import slot_of
-from godwit.core.envelope import Envelope
 from godwit.core.errors import NotReplicated
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import LONG, G, Q

@@ -10,7 +10,7 @@ import msgspec
 from godwit.brokers.arguments import groups_or_default, one_server_only
 from godwit.brokers.rabbitmq.ledger.books import DEAD, SENDING, WAITING, Books, QueueBook
 from godwit.core.errors import AlreadyExistsError, InvalidSetting
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName, is_message_id
 from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, GroupSpec, QueueSpec, changed_setting
 

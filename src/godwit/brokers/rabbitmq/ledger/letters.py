@@ -13,10 +13,10 @@ from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, WAITING,
 from godwit.brokers.rabbitmq.ledger.sending import arrival
 from godwit.brokers.rabbitmq.ledger.taking import origin_of
 from godwit.brokers.rabbitmq.parcels import Card, Parcel
-from godwit.core.envelope import Envelope
 from godwit.core.errors import QueueFull, QueueNotFound
-from godwit.core.failure import FailureKind
-from godwit.core.journal import Event, shard_name
+from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.vocabulary import Event, shard_name
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, QueueName
 
 _DIGITS: Final = 18

@@ -11,9 +11,9 @@ from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, Books
 from godwit.brokers.rabbitmq.ledger.sending import waiting_later
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
-from godwit.core.journal import Position, shard_name
+from godwit.core.journal.projection import CopyState
+from godwit.core.journal.vocabulary import Position, shard_name
 from godwit.core.names import QueueName, is_name
-from godwit.core.projection import CopyState
 from godwit.core.queues import QueueSpec
 
 _SHARD = "SELECT name, epoch, seq, journal_bytes, journal_dropped, declared, at_ms FROM queues"

@@ -11,8 +11,8 @@ from godwit.brokers.chunks import addresses
 from godwit.brokers.limits import Fill, fits, misfits
 from godwit.brokers.rabbitmq.ledger.books import SENDING, WAITING, Books, GroupBook, QueueBook
 from godwit.core.clock import milliseconds
-from godwit.core.envelope import Envelope
-from godwit.core.journal import Event
+from godwit.core.journal.vocabulary import Event
+from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName
 
 

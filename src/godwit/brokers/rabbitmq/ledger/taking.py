@@ -11,8 +11,8 @@ from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, WAITING,
 from godwit.brokers.rabbitmq.ledger.sending import arrival
 from godwit.brokers.rabbitmq.parcels import Parcel
 from godwit.core.clock import from_ms, milliseconds
-from godwit.core.failure import ErrorType, FailureKind, ProcessingError
-from godwit.core.journal import Event
+from godwit.core.failures.failure import ErrorType, FailureKind, ProcessingError
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 
 EARLY_MS: Final = 50

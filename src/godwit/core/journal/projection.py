@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from godwit.core.journal import Event, numbers_of
+from godwit.core.journal.vocabulary import Event, numbers_of
 
 Address = tuple[str, str, int]
 """Queue, group and publish_seq: one copy of a message."""

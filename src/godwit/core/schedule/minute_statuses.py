@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from godwit.core.schedule import Firing, FiringStatus
-from godwit.core.statuses import Status
+from godwit.core.journal.statuses import Status
+from godwit.core.schedule.schedules import Firing, FiringStatus
 
 
 class MinuteStatus(StrEnum):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from godwit.core.beat import until_beat
+from godwit.core.tick_phase import until_beat
 
 
 @pytest.mark.parametrize("delay", [1.0, 5.0])

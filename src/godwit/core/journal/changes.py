@@ -7,8 +7,8 @@ from typing import Self
 
 import msgspec
 
-from godwit.core.journal import Event, Position, numbers_of
-from godwit.core.statuses import Status, least_finished
+from godwit.core.journal.statuses import Status, least_finished
+from godwit.core.journal.vocabulary import Event, Position, numbers_of
 
 Address = tuple[str, str, int]
 """Queue, group and publish_seq: one copy of a message."""

@@ -19,7 +19,7 @@ from msgspec.structs import force_setattr
 
 from godwit.core.clock import from_ms, milliseconds
 from godwit.core.errors import InvalidSetting
-from godwit.core.failure import Away
+from godwit.core.failures.failure import Away
 from godwit.core.limits import as_choice, as_count, as_number, as_time_setting
 from godwit.core.names import is_name
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from godwit.core.errors import InvalidSchedule
-from godwit.core.schedule_cron import DAY_SECONDS
+from godwit.core.schedule.cron import DAY_SECONDS
 
 
 class Change(NamedTuple):

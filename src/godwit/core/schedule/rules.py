@@ -13,11 +13,11 @@ import msgspec
 
 from godwit.core.clock import from_ms, milliseconds, to_ms
 from godwit.core.errors import InvalidMessage, InvalidSchedule
-from godwit.core.message_checks import aware_ms
-from godwit.core.schedule import Misfire, Rule, Schedule
-from godwit.core.schedule_cron import parse_cron
-from godwit.core.schedule_times import next_fire
-from godwit.core.schedule_zones import zone
+from godwit.core.messages.checks import aware_ms
+from godwit.core.schedule.cron import parse_cron
+from godwit.core.schedule.schedules import Misfire, Rule, Schedule
+from godwit.core.schedule.times import next_fire
+from godwit.core.schedule.zones import zone
 
 LONGEST_JITTER: Final = timedelta(days=1)
 CATCH_UP_MOST: Final = 100

@@ -9,17 +9,9 @@ import msgspec
 
 from godwit.core.error_text import error_text
 from godwit.core.errors import GodwitError, InvalidMessage
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.limits import EARLIEST_MS, LATEST_MS, bounded_instant
-from godwit.core.message import (
-    DEFAULT_PRIORITY,
-    MAX_PRIORITY,
-    NO_METADATA,
-    NO_ROUTING,
-    Kind,
-    Message,
-    Routing,
-)
-from godwit.core.message_checks import (
+from godwit.core.messages.checks import (
     MAX_MESSAGE_BYTES,
     aware_ms,
     check_attributes,
@@ -30,6 +22,15 @@ from godwit.core.message_checks import (
     check_scheduling,
     check_size,
     refuse_type,
+)
+from godwit.core.messages.message import (
+    DEFAULT_PRIORITY,
+    MAX_PRIORITY,
+    NO_METADATA,
+    NO_ROUTING,
+    Kind,
+    Message,
+    Routing,
 )
 from godwit.core.names import (
     GroupName,
@@ -43,7 +44,6 @@ from godwit.core.names import (
     is_type,
     queue_name,
 )
-from godwit.core.retry import RetryPolicy
 
 _UNSCHEDULED: Final = (None, None, None)
 _STANDARD: Final = Kind.STANDARD

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.core.journal import LAYOUTS, Chunk, Event, Position
-from godwit.core.journal_limits import fitting
+from godwit.core.journal.changes import Arrival, Batch, CopyChange, InstanceWork, LetterFacts, Removal, Step
+from godwit.core.journal.limits import fitting
+from godwit.core.journal.statuses import Status
+from godwit.core.journal.vocabulary import LAYOUTS, Chunk, Event, Position
 from godwit.core.limits import EARLIEST_MS, LATEST_MS, bounded_ms
-from godwit.core.recording import Arrival, Batch, CopyChange, InstanceWork, LetterFacts, Removal, Step
-from godwit.core.statuses import Status
 
 Piece = tuple[str, Position | None, Iterable[Chunk]]
 """A shard, how far it was read before, and the chunks that follow."""

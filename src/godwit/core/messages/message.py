@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from godwit.core.clock import utc_now
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.names import GroupName, MessageId, QueueName, new_message_id
-from godwit.core.retry import RetryPolicy
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 

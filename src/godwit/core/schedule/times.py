@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from godwit.core.schedule_cron import Cron
-from godwit.core.schedule_zones import Zone
+from godwit.core.schedule.cron import Cron
+from godwit.core.schedule.zones import Zone
 
 CORRECTION_SECONDS: Final = 3 * 3_600
 

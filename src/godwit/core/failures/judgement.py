@@ -12,9 +12,9 @@ import msgspec
 from godwit.core.clock import from_ms
 from godwit.core.error_text import error_text, traceback_text, type_name
 from godwit.core.errors import InvalidMessage
-from godwit.core.failure import Away, ErrorType, FailureKind, ProcessingError
+from godwit.core.failures.failure import Away, ErrorType, FailureKind, ProcessingError
+from godwit.core.failures.retry import RetryPolicy
 from godwit.core.limits import as_duration
-from godwit.core.retry import RetryPolicy
 
 
 class Retry(Exception):

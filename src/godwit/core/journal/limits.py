@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from godwit.core.journal import LAYOUTS, Event
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.core.limits import LARGEST_COUNT, LATEST_MS
 
 LARGEST_SEQ: Final = 2**63 - 1

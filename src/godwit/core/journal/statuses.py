@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.core.lifecycle import State
+from godwit.core.journal.lifecycle import State
 
 
 class Status(StrEnum):

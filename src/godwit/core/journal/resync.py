@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from godwit.core.coalescing import UNKNOWN
-from godwit.core.journal import Position
-from godwit.core.projection import CopyState
-from godwit.core.recording import Address, Arrival, Batch, CopyChange, LetterFacts, Step
-from godwit.core.statuses import Status
+from godwit.core.journal.batches import UNKNOWN
+from godwit.core.journal.changes import Address, Arrival, Batch, CopyChange, LetterFacts, Step
+from godwit.core.journal.projection import CopyState
+from godwit.core.journal.statuses import Status
+from godwit.core.journal.vocabulary import Position
 
 _STATUS_OF: Final = {"waiting": Status.PENDING, "leased": Status.PROCESSING, "dead": Status.FAILED}
 

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from godwit.core.journal import Event, Position, Row
+from godwit.core.journal.vocabulary import Event, Position, Row
 from godwit.core.names import GroupName, QueueName
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 from godwit.core.clock import EPOCH, to_ms
 from godwit.core.error_text import error_text, value_text
 from godwit.core.errors import InvalidMessage
-from godwit.core.message import Kind, Message, MessageMetadata, Routing, Scheduling
+from godwit.core.messages.message import Kind, Message, MessageMetadata, Routing, Scheduling
 
 MAX_MESSAGE_BYTES: Final = 10 << 20
 MAX_ATTRIBUTE_KEY_BYTES: Final = 256

@@ -10,7 +10,7 @@ import msgspec
 
 from godwit.core.error_text import error_text, type_name
 from godwit.core.errors import ExtraRequired, InvalidMessage, InvalidSetting
-from godwit.core.message import Message
+from godwit.core.messages.message import Message
 from godwit.core.names import check_type
 
 Check = Callable[[Any], None]

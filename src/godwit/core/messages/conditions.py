@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from godwit.core.errors import InvalidCondition, listed
-from godwit.core.message import Message, MessageMetadata
+from godwit.core.messages.message import Message, MessageMetadata
 
 MAX_CONDITION_CHARACTERS: Final = 1_000
 MACROS: Final = frozenset({"map", "filter", "all", "exists", "exists_one", "transformList", "transformMap", "bind"})

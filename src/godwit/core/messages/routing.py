@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from godwit.core.conditions import Condition
 from godwit.core.error_text import error_text, type_name, value_text
 from godwit.core.errors import GodwitError, TransformFailed, Unroutable
-from godwit.core.message import Message
-from godwit.core.message_checks import check_fields
+from godwit.core.messages.checks import check_fields
+from godwit.core.messages.conditions import Condition
+from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.settings import QueueConfiguration
 

@@ -1,0 +1,1 @@
+"""Failures, and what becomes of a message afterwards."""

@@ -1,0 +1,1 @@
+"""The journal, and the state that follows from it."""

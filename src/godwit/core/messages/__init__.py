@@ -1,0 +1,1 @@
+"""Messages, their envelopes, and the rules that look into them."""

@@ -1,0 +1,1 @@
+"""Schedules and the firings they give."""
