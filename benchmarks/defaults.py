@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.manager import MessageQueueManager
 from godwit.store.sqlite.store import SqliteStore
 

@@ -25,7 +25,7 @@ from benchmarks.effective_postgres import postgres_settings
 from benchmarks.ready_made import FORMAT, ReadyMade, made
 from benchmarks.results import FOLDER, Report, Result, interleaved, ratios, report
 from godwit.brokers.urls import connect
-from godwit.core.journal.vocabulary import decode_chunk
+from godwit.core.journal.chunks import decode_chunk
 from godwit.core.messages.envelope import seal_all
 from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec

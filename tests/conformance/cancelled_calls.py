@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from godwit.brokers.contract import Ack, Broker, Delivery, GiveUp, HandBack, LetterId, Nack
 from godwit.core.failures.failure import FailureKind
-from godwit.core.journal.vocabulary import Position, shard_name
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.cancellation import cancelled_everywhere

@@ -17,8 +17,9 @@ from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, G
 from godwit.core.clock import Clock, ManualClock, SystemClock, from_ms, milliseconds
 from godwit.core.errors import BrokerClosed
 from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.projection import CopyState, Projection
-from godwit.core.journal.vocabulary import Position, decode_chunk, rows_of, shard_name
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.names import GroupName, MessageId, QueueName

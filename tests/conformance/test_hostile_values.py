@@ -26,7 +26,7 @@ from godwit.core.failures.failure import (
     ProcessingError,
 )
 from godwit.core.failures.retry import Backoff, RetryPolicy
-from godwit.core.journal.vocabulary import Position, shard_name
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.limits import LATEST_MS, LONGEST
 from godwit.core.messages.checks import (
     MAX_ATTRIBUTE_VALUE_BYTES,

@@ -8,8 +8,9 @@ import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.core.errors import JournalLost
+from godwit.core.journal.chunks import decode_chunk
 from godwit.core.journal.projection import Projection
-from godwit.core.journal.vocabulary import Position, decode_chunk, shard_name
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness, Q
 

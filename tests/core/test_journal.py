@@ -9,17 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from godwit.core.journal.vocabulary import (
-    HEADER,
-    LAYOUTS,
-    VERSION,
-    Event,
-    Position,
-    decode_chunk,
-    encode_chunk,
-    rows_of,
-    shard_name,
-)
+from godwit.core.journal.chunks import VERSION, decode_chunk, encode_chunk, rows_of
+from godwit.core.journal.shards import Position, shard_name
+from godwit.core.journal.vocabulary import HEADER, LAYOUTS, Event
 
 ROOT = Path(__file__).parents[2]
 SCHEMA: dict[str, Any] = json.loads((ROOT / "docs" / "journal-schema.json").read_text(encoding="utf-8"))

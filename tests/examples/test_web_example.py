@@ -12,7 +12,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from godwit.brokers.urls import connect
-from godwit.core.journal.vocabulary import Event, decode_chunk, rows_of
+from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.journal.vocabulary import Event
 from tests.project.specification import ROOT
 from tests.waiting import eventually
 

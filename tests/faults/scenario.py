@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from godwit.brokers.contract import Ack, Broker, GiveUp, HandBack, Nack, Settlement
 from godwit.core.failures.failure import FailureKind
-from godwit.core.journal.vocabulary import Position, decode_chunk, shard_name
+from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec

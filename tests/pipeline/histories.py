@@ -13,7 +13,8 @@ from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settl
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, from_ms
 from godwit.core.failures.failure import FailureKind, ProcessingError
-from godwit.core.journal.vocabulary import Position, decode_chunk, rows_of, shard_name
+from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message, Scheduling
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec

@@ -16,7 +16,8 @@ from godwit.brokers.sqlite import SqliteBroker
 from godwit.brokers.sqlite.work import SHARD_BITS
 from godwit.brokers.urls import connect
 from godwit.core.failures.failure import FailureKind
-from godwit.core.journal.vocabulary import LAYOUTS, Event, encode_chunk
+from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.core.messages.envelope import seal_all
 from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec

@@ -15,7 +15,8 @@ import asyncpg
 import pyarrow.parquet as pq
 
 from godwit.brokers.urls import connect
-from godwit.core.journal.vocabulary import Position, decode_chunk, rows_of
+from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.journal.shards import Position
 from godwit.store.pipelines import HISTOGRAM_COLUMNS, MINUTE_COLUMNS
 from godwit.store.urls import connect as connect_store
 

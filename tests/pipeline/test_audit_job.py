@@ -10,7 +10,8 @@ import pytest
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import SYSTEM_CLOCK, Clock, ManualClock, from_ms
-from godwit.core.journal.vocabulary import LAYOUTS, Event, Position, shard_name
+from godwit.core.journal.shards import Position, shard_name
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.core.messages.envelope import seal_all
 from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from godwit.core.journal.vocabulary import LAYOUTS, Event, encode_chunk
+from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.pipeline.source.column_decoder import batch_of
 from godwit.pipeline.source.msgpack_values import MsgpackValues, Unexpected
 from godwit.pipeline.source.row_decoder import RowDecoder

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from godwit.core.errors import JournalDamaged
-from godwit.core.journal.vocabulary import LAYOUTS, Event, decode_chunk, encode_chunk, rows_of
+from godwit.core.journal.chunks import decode_chunk, encode_chunk, rows_of
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.pipeline.source.decoder import ChunkDecoder
 from godwit.pipeline.source.schema import arrow_schema, columns, journal_schema
 from tests.pipeline.journals import row

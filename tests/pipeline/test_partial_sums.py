@@ -10,7 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from godwit.core.errors import JournalDamaged, JournalLost
-from godwit.core.journal.vocabulary import Event, Position, encode_chunk
+from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.batch.journal_input import JournalInput
 from godwit.pipeline.batch.rollup import advances, histogram_rows, minute_rows
 from godwit.pipeline.source.offsets import RowRange, split

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from godwit.core.errors import GodwitError, InvalidSetting, JournalLost, PositionGap, StoreRequired
-from godwit.core.journal.vocabulary import Event, Position
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.batch.parts import rows_beyond
 from godwit.pipeline.batch.publisher import BatchOutcome
 from godwit.pipeline.jobs.run import RunSettings, follow, pending, run

@@ -12,7 +12,9 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 from pyspark.sql import DataFrame
 
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.journal.vocabulary import Event, Position, decode_chunk, rows_of
+from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.source.offsets import RowRange, split, task_ranges
 from godwit.pipeline.source.schema import columns
 from godwit.pipeline.spark.session import run_folder_of

@@ -25,8 +25,10 @@ from godwit.brokers.contract import (
 )
 from godwit.core.clock import from_ms
 from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.projection import CopyState
-from godwit.core.journal.vocabulary import LAYOUTS, Position, decode_chunk, rows_of, shard_name
+from godwit.core.journal.shards import Position, shard_name
+from godwit.core.journal.vocabulary import LAYOUTS
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from godwit.brokers.contract import Ack, DeadLetter, Delivery, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.projection import Projection
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
 from tests.conformance.harness import LONG, Harness, Q
 from tests.properties.meeting import run_until_met

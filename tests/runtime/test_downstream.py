@@ -19,7 +19,7 @@ from godwit.core.failures.breaker import Breaker, BreakerRule
 from godwit.core.failures.failure import ErrorType, FailureKind
 from godwit.core.failures.judgement import RateLimited, Retry
 from godwit.core.failures.retry import RetryPolicy, Strategy
-from godwit.core.journal.vocabulary import decode_chunk, rows_of
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.messages.envelope import seal_all
 from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, QueueName

@@ -18,7 +18,8 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.core.failures.failure import ErrorType, FailureKind
 from godwit.core.failures.judgement import BatchFailed, Permanent, Retry
 from godwit.core.failures.retry import RetryPolicy, Strategy
-from godwit.core.journal.vocabulary import Event, decode_chunk, rows_of
+from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, MessageId, QueueName

@@ -12,7 +12,7 @@ from godwit.brokers.contract import MAX_LEASE, Ack, GiveUp, HandBack, Nack, Post
 from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
 from godwit.core.failures.failure import FailureKind, ProcessingError, carried
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.limits import (
     LARGEST_COUNT,
     as_choice,

@@ -43,7 +43,7 @@ import msgspec
 
 from godwit.core.failures.failure import FailureKind, ProcessingError
 from godwit.core.journal.projection import CopyState
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message
 from godwit.core.names import AckId, GroupName, MessageId, QueueName

@@ -15,7 +15,7 @@ from godwit.brokers.memory.engine import MemoryEngine
 from godwit.core.clock import from_ms, milliseconds
 from godwit.core.errors import InvalidAckId
 from godwit.core.failures.failure import FailureKind
-from godwit.core.journal.vocabulary import shard_name
+from godwit.core.journal.shards import shard_name
 from godwit.core.logs import get_logger
 from godwit.core.names import DEFAULT_GROUP, AckId, queue_name
 from godwit.core.queues import GroupSpec, QueueSpec

@@ -17,8 +17,9 @@ from godwit.core.errors import BrokerError, JournalDamaged, JournalLost, StoreEr
 from godwit.core.fault_points import reach
 from godwit.core.journal.batches import Piece, batches
 from godwit.core.journal.changes import Address, Batch
+from godwit.core.journal.chunks import decode_chunk
 from godwit.core.journal.resync import forgotten, resynced
-from godwit.core.journal.vocabulary import Position, decode_chunk, numbers_of, shard_parts
+from godwit.core.journal.shards import Position, numbers_of, shard_parts
 from godwit.core.logs import get_logger
 from godwit.runtime.recorder_apart import ShardRecorder
 from godwit.runtime.recorder_pace import GATHER, Pace, RecorderLag

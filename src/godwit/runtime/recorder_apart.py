@@ -10,7 +10,8 @@ import msgspec
 from godwit.core.errors import JournalDamaged, StoreRefused
 from godwit.core.journal.batches import batches
 from godwit.core.journal.changes import Batch, Step
-from godwit.core.journal.vocabulary import Chunk, Position, decode_chunk
+from godwit.core.journal.chunks import Chunk, decode_chunk
+from godwit.core.journal.shards import Position
 from godwit.core.limits import bounded_ms
 from godwit.core.logs import get_logger
 

@@ -11,7 +11,9 @@ from typing import Final, Protocol
 
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.errors import JournalLost
-from godwit.core.journal.vocabulary import LAYOUTS, Event, Position, decode_chunk
+from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.core.logs import get_logger
 from godwit.core.names import MessageId, QueueName
 

@@ -14,8 +14,9 @@ from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import JournalLost
 from godwit.core.journal.batches import Piece, batches
 from godwit.core.journal.changes import Batch
+from godwit.core.journal.chunks import decode_chunk, mentions
+from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import MessageStatus, Status
-from godwit.core.journal.vocabulary import Position, decode_chunk, mentions
 from godwit.core.messages.message import DEFAULT_PRIORITY
 from godwit.core.names import MessageId, check_message_id
 from godwit.core.schedule.schedules import FiringStatus, single_id

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from godwit.core.errors import JournalLost
+from godwit.core.journal.chunks import VERSION
 from godwit.core.journal.external_journal import JournalStep, KeptShard
-from godwit.core.journal.vocabulary import VERSION, Position
+from godwit.core.journal.shards import Position
 
 _encode = msgspec.msgpack.Encoder().encode
 _ARRAY_OF_TEN: Final = b"\x9a"

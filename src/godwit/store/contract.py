@@ -17,8 +17,8 @@ import msgspec
 
 from godwit.core.journal.changes import Address, Batch, Census
 from godwit.core.journal.external_journal import JournalWriter
+from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import MessageStatus
-from godwit.core.journal.vocabulary import Position
 from godwit.store.effects import Ledger, Outbox
 from godwit.store.pipelines import Pipelines
 from godwit.store.plans import Plans

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from godwit.core.errors import ManifestMoved, PositionGap, PositionMoved, StagingLost
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 
 _DAY_MS: Final = 86_400_000
 MINUTE_COLUMNS: Final = (

@@ -9,8 +9,9 @@ from typing import Any
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq.telling import identity
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.external_journal import JournalStep
-from godwit.core.journal.vocabulary import decode_chunk, rows_of, shard_name
+from godwit.core.journal.shards import shard_name
 from godwit.store.contract import Store
 from godwit.store.urls import connect
 from tests.brokers.rabbitmq import raw

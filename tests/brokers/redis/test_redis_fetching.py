@@ -12,7 +12,8 @@ import pytest
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.redis import RedisBroker
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.journal.vocabulary import decode_chunk, shard_name
+from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.shards import shard_name
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import DEFAULT_GROUP, QueueName, new_message_id
 from godwit.core.queues import QueueSpec

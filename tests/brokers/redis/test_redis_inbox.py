@@ -14,7 +14,7 @@ from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis.inbox import read_entries
 from godwit.core.errors import QueueFull
 from godwit.core.failures.failure import FailureKind
-from godwit.core.journal.vocabulary import decode_chunk
+from godwit.core.journal.chunks import decode_chunk
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec

@@ -16,7 +16,8 @@ from godwit.brokers.redis.link import Argument
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.errors import JournalLost
-from godwit.core.journal.vocabulary import Chunk, Position, decode_chunk, shard_name
+from godwit.core.journal.chunks import Chunk, decode_chunk
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName, new_message_id
 from godwit.core.queues import GroupSpec, QueueSpec

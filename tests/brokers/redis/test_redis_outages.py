@@ -11,7 +11,7 @@ from godwit.brokers.contract import Ack, HandBack
 from godwit.brokers.redis import RedisBroker, keys, listening
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.errors import BrokerUnavailable, QueueFull
-from godwit.core.journal.vocabulary import decode_chunk
+from godwit.core.journal.chunks import decode_chunk
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import AckId, GroupName, MessageId

@@ -9,8 +9,10 @@ import asyncpg
 import pytest
 
 from godwit.core.errors import JournalLost
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.external_journal import JournalStep
-from godwit.core.journal.vocabulary import Event, Position, decode_chunk, rows_of
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.store.chunks import packed
 from godwit.store.contract import Store
 from godwit.store.postgres.database import sql

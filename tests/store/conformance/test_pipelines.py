@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from godwit.core.errors import ManifestMoved, PositionGap, PositionMoved, StagingLost
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.store.contract import Store
 from godwit.store.pipelines import Advance, HistogramRow, LakeFile, MinuteRow, Publication, Staged, new_run_id
 from tests.store.conformance.harness import StoreHarness

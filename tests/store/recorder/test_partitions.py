@@ -10,7 +10,7 @@ from godwit.brokers.contract import Ack, GiveUp
 from godwit.brokers.redis import RedisBroker
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.projection import Projection
-from godwit.core.journal.vocabulary import SPAN
+from godwit.core.journal.shards import SPAN
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec

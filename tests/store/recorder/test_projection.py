@@ -12,9 +12,11 @@ import pytest
 from godwit.brokers.contract import Broker
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.projection import Projection
+from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import Status
-from godwit.core.journal.vocabulary import Event, Position, decode_chunk, rows_of
+from godwit.core.journal.vocabulary import Event
 from godwit.runtime.recorder import READER, Recorder
 from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of

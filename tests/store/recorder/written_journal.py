@@ -7,7 +7,9 @@ from typing import Any
 
 from godwit.brokers.contract import ShardEnds, Snapshot
 from godwit.core.errors import BrokerUnavailable
-from godwit.core.journal.vocabulary import Event, Position, decode_chunk, encode_chunk
+from godwit.core.journal.chunks import decode_chunk, encode_chunk
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 
 NOON_MS = 1_780_315_200_000
 

@@ -13,7 +13,8 @@ from godwit.admin.doctor.findings import Finding, note, ok, warning
 from godwit.admin.doctor.words import rate_in_words, size
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.journal.vocabulary import Position, decode_chunk, shard_name
+from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 

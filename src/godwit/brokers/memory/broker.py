@@ -40,7 +40,7 @@ from godwit.brokers.memory.listening import Listeners
 from godwit.brokers.memory.spill import left_over, load, save
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, InvalidSetting, JournalLost
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName

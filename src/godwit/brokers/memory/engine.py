@@ -29,7 +29,8 @@ from godwit.brokers.memory.taking import deliverable, take, take_within
 from godwit.brokers.memory.view import all_copies, copy_state, group_stats, removal
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import AlreadyExistsError, GodwitError, GroupNotFound, PartialPublish, QueueNotFound
-from godwit.core.journal.vocabulary import Event, Position, Row, shard_name
+from godwit.core.journal.shards import Position, shard_name
+from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import (

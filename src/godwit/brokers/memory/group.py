@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from godwit.core.failures.failure import FailureKind, ProcessingError
-from godwit.core.journal.vocabulary import shard_name
+from godwit.core.journal.shards import shard_name
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, QueueName
 from godwit.core.queues import GroupSpec, Lane

@@ -11,7 +11,7 @@ from godwit.brokers.contract import Place
 from godwit.brokers.rabbitmq.channel import Channel
 from godwit.brokers.rabbitmq.intake import Intake
 from godwit.brokers.rabbitmq.ledger.taking import Lease
-from godwit.core.journal.vocabulary import shard_name
+from godwit.core.journal.shards import shard_name
 from godwit.core.names import AckId
 
 

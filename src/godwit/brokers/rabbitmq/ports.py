@@ -16,7 +16,7 @@ from godwit.brokers.rabbitmq.ledger.file import LedgerFile
 from godwit.brokers.rabbitmq.parcels import card_of, pack
 from godwit.brokers.rabbitmq.returning import Returner
 from godwit.brokers.rabbitmq.topology import Names
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
 
 Drain = Callable[[], Awaitable[int]]

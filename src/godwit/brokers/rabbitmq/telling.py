@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from godwit.brokers.rabbitmq.ledger import pages
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
+from godwit.core.journal.chunks import Chunk, decode_chunk, rows_of
 from godwit.core.journal.external_journal import JournalStep, JournalWriter
-from godwit.core.journal.vocabulary import Chunk, Position, decode_chunk, rows_of
+from godwit.core.journal.shards import Position
 
 READER: Final = "store"
 ROWS: Final = 2_000

@@ -20,7 +20,7 @@ from godwit.brokers.redis.partitions import Laid, share
 from godwit.brokers.redis.reach import Reach
 from godwit.core.clock import milliseconds
 from godwit.core.errors import AlreadyExistsError, BrokerUnavailable, InvalidSetting, QueueNotFound
-from godwit.core.journal.vocabulary import SPAN
+from godwit.core.journal.shards import SPAN
 from godwit.core.names import GroupName, QueueName, is_name
 from godwit.core.queues import (
     GROUP_FIXED,

@@ -17,7 +17,8 @@ from uuid import UUID
 
 import msgspec
 
-from godwit.core.journal.vocabulary import Event, encode_chunk
+from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.vocabulary import Event
 
 _ARRIVED: Final = 2
 _DELIVERED: Final = 3

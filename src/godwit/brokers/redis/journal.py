@@ -18,7 +18,7 @@ from godwit.brokers.redis.settling import Shard
 from godwit.brokers.redis.survey import snapshot
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
-from godwit.core.journal.vocabulary import Position, shard_name, shard_parts
+from godwit.core.journal.shards import Position, shard_name, shard_parts
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 

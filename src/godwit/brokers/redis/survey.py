@@ -9,7 +9,7 @@ from godwit.brokers.redis import keys
 from godwit.brokers.redis.known import Known
 from godwit.brokers.redis.reach import Reach
 from godwit.core.journal.projection import CopyState
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.names import QueueName
 
 _GROUP_NUMBERS = 8

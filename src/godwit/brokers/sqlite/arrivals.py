@@ -25,7 +25,8 @@ from godwit.brokers.sqlite.runs import (
     TYPE,
     Message,
 )
-from godwit.core.journal.vocabulary import Event, encode_chunk
+from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.vocabulary import Event
 
 Recipe = tuple[str, str, str, int, int, int, int | None, list[int], list[int]]
 """Event, queue, group, depth, copy, copies, lane of keyed messages (None: their own), runs, publish_seqs left out."""

@@ -12,7 +12,8 @@ from godwit.brokers.sqlite.clearing import clear_group, removal_row
 from godwit.brokers.sqlite.rows import INSERT_GROUP, Queue, new_group_values
 from godwit.brokers.sqlite.work import Work
 from godwit.core.errors import AlreadyExistsError
-from godwit.core.journal.vocabulary import Event, shard_name
+from godwit.core.journal.shards import shard_name
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, GroupSpec, QueueSpec, changed_setting
 

@@ -15,7 +15,7 @@ from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.work import Known, Work
 from godwit.core.clock import Clock
 from godwit.core.errors import GodwitError
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec

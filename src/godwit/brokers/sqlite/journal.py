@@ -12,7 +12,7 @@ from godwit.brokers.sqlite.rows import queue_spec
 from godwit.brokers.sqlite.runs import Runs
 from godwit.brokers.sqlite.work import SHARD_BITS, Work
 from godwit.core.errors import JournalLost
-from godwit.core.journal.vocabulary import Position, shard_parts
+from godwit.core.journal.shards import Position, shard_parts
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 

@@ -13,7 +13,7 @@ from godwit.brokers.sqlite import journal, letters, shared, survey
 from godwit.brokers.sqlite.calls import Step
 from godwit.brokers.sqlite.work import Work
 from godwit.core.clock import Clock
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
 
 T = TypeVar("T")

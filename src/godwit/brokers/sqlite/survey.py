@@ -13,7 +13,7 @@ from godwit.brokers.sqlite.rows import Group
 from godwit.brokers.sqlite.runs import ID, READY_AT, SEQ
 from godwit.brokers.sqlite.work import Work
 from godwit.core.journal.projection import CopyState
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 

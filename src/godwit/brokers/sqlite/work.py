@@ -22,7 +22,8 @@ from godwit.brokers.sqlite.rows import (
 from godwit.brokers.sqlite.runs import Runs
 from godwit.core.clock import Clock
 from godwit.core.errors import GroupNotFound, QueueNotFound
-from godwit.core.journal.vocabulary import Event, Row, encode_chunk
+from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.names import GroupName, is_name
 
 _encode = msgspec.msgpack.Encoder().encode

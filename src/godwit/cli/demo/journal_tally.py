@@ -8,8 +8,10 @@ from typing import Any
 
 from godwit.brokers.contract import Journal
 from godwit.cli.demo.workload import QueueGroup
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.projection import Address, Projection
-from godwit.core.journal.vocabulary import Event, Position, decode_chunk, rows_of
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import Lane
 

@@ -46,6 +46,16 @@
         ├── BrokerBusy, BrokerClosed, BrokerUnavailable, NotReplicated
         └── StorageFull, StorageCorrupt, StorageTooNew, StorageUnsupported
 
+Modules:
+
+    root          the root of all errors, and how they show values
+    arguments     the caller's input is wrong; nothing was changed
+    existence     the thing named does not exist, or exists with other settings
+    conditions    what must hold first does not: room, a package, a store, a closed breaker
+    pipeline      the journal and the jobs over it
+    store         the store cannot serve; live messages do not depend on it
+    broker        the backend cannot serve
+
 `str(error)` is one sentence of fact followed by one of remedy; both are also attributes. Arguments equal the
 constructor's signature, so every error pickles. `code` follows the gRPC status numbers of the broker specification.
 """

@@ -11,9 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.journal.changes import Arrival, Batch, CopyChange, InstanceWork, LetterFacts, Removal, Step
+from godwit.core.journal.chunks import Chunk
 from godwit.core.journal.limits import fitting
+from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import Status
-from godwit.core.journal.vocabulary import LAYOUTS, Chunk, Event, Position
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.core.limits import EARLIEST_MS, LATEST_MS, bounded_ms
 
 Piece = tuple[str, Position | None, Iterable[Chunk]]

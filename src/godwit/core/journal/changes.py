@@ -7,8 +7,9 @@ from typing import Self
 
 import msgspec
 
+from godwit.core.journal.shards import Position, numbers_of
 from godwit.core.journal.statuses import Status, least_finished
-from godwit.core.journal.vocabulary import Event, Position, numbers_of
+from godwit.core.journal.vocabulary import Event
 
 Address = tuple[str, str, int]
 """Queue, group and publish_seq: one copy of a message."""

@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from godwit.core.journal.vocabulary import Event, Position, Row
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.names import GroupName, QueueName
 
 

@@ -7,7 +7,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from godwit.core.journal.vocabulary import Event, numbers_of
+from godwit.core.journal.shards import numbers_of
+from godwit.core.journal.vocabulary import Event
 
 Address = tuple[str, str, int]
 """Queue, group and publish_seq: one copy of a message."""

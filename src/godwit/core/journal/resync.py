@@ -8,8 +8,8 @@ from typing import Final
 from godwit.core.journal.batches import UNKNOWN
 from godwit.core.journal.changes import Address, Arrival, Batch, CopyChange, LetterFacts, Step
 from godwit.core.journal.projection import CopyState
+from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import Status
-from godwit.core.journal.vocabulary import Position
 
 _STATUS_OF: Final = {"waiting": Status.PENDING, "leased": Status.PROCESSING, "dead": Status.FAILED}
 

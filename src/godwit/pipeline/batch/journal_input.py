@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.pipeline.batch.parts import BatchPart, rows_beyond
 from godwit.pipeline.batch.rollup import advances
 from godwit.pipeline.source.offsets import Positions, to_option

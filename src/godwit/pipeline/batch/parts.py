@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.pipeline.batch.rollup import advances, histogram_rows, minute_rows
 from godwit.pipeline.lake.files import JOURNAL, Lake
 from godwit.pipeline.source.schema import journal_schema

@@ -17,7 +17,7 @@ import msgspec
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import PositionMoved, StagingLost, StoreBusy, StoreUnavailable
 from godwit.core.fault_points import reach
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.pipeline.batch.parts import BatchPart, PreparedPart, rows_beyond
 from godwit.pipeline.source.offsets import acknowledge

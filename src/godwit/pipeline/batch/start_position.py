@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.pipeline.batch.parts import BatchPart
 from godwit.pipeline.source.offsets import Positions, chosen_shards
 from godwit.pipeline.source.options import ReadOptions

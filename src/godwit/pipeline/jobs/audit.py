@@ -16,7 +16,7 @@ import msgspec
 
 from godwit.brokers.contract import Broker, Snapshot
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.journal.vocabulary import shard_parts
+from godwit.core.journal.shards import shard_parts
 from godwit.pipeline.audit.part import AuditState, audit_key
 from godwit.pipeline.batch.publisher import BatchOutcome
 from godwit.pipeline.jobs.run import RunSettings, check_settings, follow

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from godwit.core.errors import InvalidSetting, PipelineFailed, listed
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.core.names import queue_name
 from godwit.pipeline.audit.part import AuditPart

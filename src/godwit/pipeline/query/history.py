@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.pipeline.lake.files import JOURNAL, Lake
 from godwit.pipeline.source.offsets import to_option
 from godwit.pipeline.source.options import absolute_url

@@ -25,7 +25,9 @@ import msgspec
 
 from godwit.brokers.contract import Broker
 from godwit.core.errors import JournalLost
-from godwit.core.journal.vocabulary import Event, Position, decode_chunk
+from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.core.logs import get_logger
 
 KEPT_FOR: Final = timedelta(days=7)

@@ -16,7 +16,8 @@ import msgspec
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.clock import to_ms
 from godwit.core.errors import JournalLost, QueueNotFound
-from godwit.core.journal.vocabulary import Position, decode_chunk
+from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.pipeline.source.options import COMMITTED, EARLIEST, LATEST, Offsets, ReadOptions
 from godwit.pipeline.spark.cores import cores

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from godwit.core.errors import InvalidSetting
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from godwit.core.errors import JournalLost
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.pipeline.source.offsets import RowRange
 from godwit.pipeline.spark.sync_broker import SyncBroker

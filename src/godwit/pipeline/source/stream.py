@@ -8,7 +8,8 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from godwit.brokers.contract import Journal, ShardEnds
-from godwit.core.journal.vocabulary import Position, decode_chunk
+from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.shards import Position
 from godwit.pipeline.source.offsets import (
     Positions,
     RowRange,

@@ -14,7 +14,7 @@ import asyncpg
 
 from godwit.core.errors import JournalLost
 from godwit.core.journal.external_journal import JournalStep, KeptShard
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.store.chunks import cut, packed, start_of
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days

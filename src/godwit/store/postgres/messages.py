@@ -8,8 +8,8 @@ from typing import Final
 
 from godwit.core.clock import from_ms
 from godwit.core.journal.changes import Address, Batch, Census
+from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import MessageStatus
-from godwit.core.journal.vocabulary import Position
 from godwit.store.ahead import laid_over
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days

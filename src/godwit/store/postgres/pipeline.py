@@ -10,7 +10,7 @@ import asyncpg
 
 from godwit.core.errors import StoreUnavailable
 from godwit.core.fault_points import reach
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.store.pipelines import (
     HISTOGRAM_COLUMNS,
     MINUTE_COLUMNS,

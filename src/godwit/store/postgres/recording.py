@@ -11,7 +11,8 @@ from godwit.core.error_text import error_text
 from godwit.core.errors import StoreRefused
 from godwit.core.fault_points import reach
 from godwit.core.journal.changes import Batch, CopyChange, MessageChange, Removal
-from godwit.core.journal.vocabulary import Event, Position
+from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.store.bodies import facts_of, json_text, spec_facts, without_nul
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.days import Days

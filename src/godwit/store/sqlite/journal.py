@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from godwit.core.errors import JournalLost
 from godwit.core.journal.external_journal import JournalStep, KeptShard
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.store.chunks import cut, packed, start_of
 from godwit.store.sqlite.file import SqliteFile, sql
 

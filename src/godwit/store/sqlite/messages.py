@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from godwit.core.clock import from_ms, to_ms
 from godwit.core.journal.changes import Address, Batch, Census
+from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import MessageStatus
-from godwit.core.journal.vocabulary import Position
 from godwit.store.ahead import laid_over
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.recording import SqliteRecording

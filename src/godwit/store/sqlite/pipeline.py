@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from godwit.core.fault_points import reach
-from godwit.core.journal.vocabulary import Position
+from godwit.core.journal.shards import Position
 from godwit.store.pipelines import (
     DayNumbers,
     HistogramRow,

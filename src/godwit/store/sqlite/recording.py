@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from godwit.core.fault_points import reach
 from godwit.core.journal.changes import Batch, CopyChange, MessageChange, Removal
+from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import Status
-from godwit.core.journal.vocabulary import Event, Position
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import new_message_id
 from godwit.store.bodies import facts_of, json_text, spec_facts
 from godwit.store.sqlite.file import SqliteFile, sql

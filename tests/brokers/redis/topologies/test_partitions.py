@@ -17,8 +17,9 @@ from godwit.brokers.redis.topology import slot_of
 from godwit.core.clock import ManualClock
 from godwit.core.errors import InvalidSetting, PartialPublish, QueueFull
 from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.projection import Address, CopyState, Projection
-from godwit.core.journal.vocabulary import SPAN, Position, decode_chunk, rows_of
+from godwit.core.journal.shards import SPAN, Position
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import new_message_id

@@ -11,7 +11,7 @@ from godwit.admin.doctor.findings import RANK, Finding, Severity, note, ok, prob
 from godwit.brokers.contract import ShardEnds
 from godwit.brokers.redis import keys
 from godwit.brokers.redis.topology import SLOTS, slot_of
-from godwit.core.journal.vocabulary import shard_parts
+from godwit.core.journal.shards import shard_parts
 
 ENOUGH_SENTINELS: Final = 3
 HOT_SHARE: Final = 0.6

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.errors import GroupNotFound, QueueNotFound
-from godwit.core.journal.vocabulary import Event, Row, encode_chunk
+from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.names import GroupName, QueueName, is_name
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 

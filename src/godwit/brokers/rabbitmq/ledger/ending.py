@@ -10,7 +10,8 @@ import msgspec
 from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, WAITING, Books, GroupBook, QueueBook
 from godwit.brokers.rabbitmq.ledger.taking import Lease, end_row
 from godwit.core.failures.failure import FailureKind
-from godwit.core.journal.vocabulary import Event, shard_name
+from godwit.core.journal.shards import shard_name
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
 
 Rows = dict[tuple[str, str, Event, str | None], list[Any]]

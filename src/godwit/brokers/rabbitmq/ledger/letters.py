@@ -15,7 +15,8 @@ from godwit.brokers.rabbitmq.ledger.taking import origin_of
 from godwit.brokers.rabbitmq.parcels import Card, Parcel
 from godwit.core.errors import QueueFull, QueueNotFound
 from godwit.core.failures.failure import FailureKind
-from godwit.core.journal.vocabulary import Event, shard_name
+from godwit.core.journal.shards import shard_name
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, QueueName
 

@@ -12,7 +12,7 @@ from godwit.brokers.rabbitmq.ledger.sending import waiting_later
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
 from godwit.core.journal.projection import CopyState
-from godwit.core.journal.vocabulary import Position, shard_name
+from godwit.core.journal.shards import Position, shard_name
 from godwit.core.names import QueueName, is_name
 from godwit.core.queues import QueueSpec
 
