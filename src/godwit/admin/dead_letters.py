@@ -24,7 +24,7 @@ from godwit.brokers.contract import Broker, DeadLetter, LetterId, Place
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.errors import LetterNotFound, QueueFull
 from godwit.core.failures.failure import FailureKind
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import MessageId, QueueName
@@ -158,7 +158,7 @@ class DeadLetterQueueHandler:
                 missing = len(await self._broker.dead_letters.replay([letter.id for letter in letters]))
             else:
                 missing = await self._publish_then_discard([(one, self._edited(one, change)) for one in letters])
-            reach("dead_letters.replayed")
+            fault_point("dead_letters.replayed")
             return missing
 
         return await self._each(which, step, rate=rate, progress=progress, patience=patience)
@@ -249,7 +249,7 @@ class DeadLetterQueueHandler:
         for _, some in groupby(pairs, key=lambda pair: pair[1].routing.target_queue or pair[1].queue):
             batch = list(some)  # one queue, so one chunk: whole or not at all
             await self._broker.publish([seal(message) for _, message in batch])
-            reach("dead_letters.published")
+            fault_point("dead_letters.published")
             missing += len(await self._broker.dead_letters.discard([letter.id for letter, _ in batch]))
         return missing
 

@@ -20,26 +20,26 @@ def killer(setting: str) -> Callable[[str], None]:
     if not setting:
         return lambda _name: None
     if "%" in setting:
-        return _gambler(*setting.split("%"))
+        return _killer_by_chance(*setting.split("%"))
     wanted, _, passage = setting.partition(":")
     left = int(passage or 1)
 
-    def reach_armed(name: str) -> None:
+    def die_at_passage(name: str) -> None:
         nonlocal left
         if name == wanted:
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    return reach_armed
+    return die_at_passage
 
 
-def _gambler(wanted: str, chance: str) -> Callable[[str], None]:
-    def reach_by_chance(name: str) -> None:
+def _killer_by_chance(wanted: str, chance: str) -> Callable[[str], None]:
+    def die_by_chance(name: str) -> None:
         if name == wanted and random.random() * 100 < float(chance):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return reach_by_chance
+    return die_by_chance
 
 
-reach = killer(os.environ.get(VARIABLE, ""))
+fault_point = killer(os.environ.get(VARIABLE, ""))

@@ -12,7 +12,7 @@ import msgspec
 from godwit.brokers.contract import Receipt
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.errors import BrokerError, GodwitError, InvalidMessage, PartialPublish, StoreError
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message, Scheduling
@@ -83,12 +83,12 @@ class OutboxForwarder:
         claimed = await self._outbox.claim(hold=HOLD, limit=BATCH)
         if not claimed:
             return 0
-        reach("outbox.claimed")
+        fault_point("outbox.claimed")
         # Tried before and beyond the dedup window: the broker would not recognise it, so ask first.
         known = [one for one in claimed if self._is_doubtful(one) and await self._is_known(one.envelope.id)]
         numbers = {one.number for one in known}
         done = known + await self._forward([one for one in claimed if one.number not in numbers])
-        reach("outbox.published")
+        fault_point("outbox.published")
         # Deleting comes after publishing: a crash in between publishes again, recognised by the id, and loses nothing.
         await self._outbox.forwarded([one.number for one in done])
         return len(done)

@@ -14,7 +14,7 @@ from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.error_text import error_text
 from godwit.core.errors import BrokerError, JournalDamaged, JournalLost, StoreError
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.journal.batches import Piece, batches
 from godwit.core.journal.changes import Address, Batch
 from godwit.core.journal.chunks import decode_chunk
@@ -99,7 +99,7 @@ class Recorder:
         pieces: list[Piece] = [(shard, positions.get(shard), map(decode_chunk, data)) for shard, data in told.items()]
         try:
             for batch in batches(pieces):
-                reach("recorder.read")
+                fault_point("recorder.read")
                 await self._carry_out(batch)
         except (_Overtaken, BrokerError, StoreError):
             raise

@@ -13,7 +13,7 @@ import msgspec
 from godwit.brokers.contract import Broker
 from godwit.core.clock import Clock, from_ms, to_ms
 from godwit.core.errors import BrokerError, GodwitError, NotFoundError, PartialPublish, QueueFull
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Kind, Message, Scheduling
@@ -87,17 +87,17 @@ class Sender:
         accepted: Iterable[MessageId] = ids
         problem: Exception | None = None
         try:
-            reach("scheduler.publishing")
+            fault_point("scheduler.publishing")
             await self._broker.publish([envelope for envelope, _ in envelopes])
         except PartialPublish as error:
             accepted = error.accepted
             problem = error.__cause__ if isinstance(error.__cause__, Exception) else error
         except GodwitError as error:
             accepted, problem = (), error
-        reach("scheduler.published")
+        fault_point("scheduler.published")
         done = [ids[one] for one in accepted]
         sent = await self._confirm(done)
-        reach("scheduler.confirmed")
+        fault_point("scheduler.confirmed")
         if problem is not None:
             await self._settle(queue, [one for one in ids.values() if one not in set(done)], problem)
         return sent

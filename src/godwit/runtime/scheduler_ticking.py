@@ -15,7 +15,7 @@ import msgspec
 
 from godwit.core.clock import Clock, from_ms, milliseconds
 from godwit.core.errors import GodwitError
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.logs import get_logger
 from godwit.core.schedule.cron import parse_cron
 from godwit.core.schedule.rules import plan
@@ -79,7 +79,7 @@ class Ticker:
         now_ms = self._clock.now_ms()
         until_ms = now_ms + milliseconds(self._settings.look_ahead)
         planned = await self._plan(now_ms, until_ms)
-        reach("scheduler.planned")
+        fault_point("scheduler.planned")
         sent = await self._send(until_ms)
         swept, cancelled = await self._sweep()
         await self._health.ticked(await self._schedules.backlog(now=from_ms(now_ms)))
@@ -143,7 +143,7 @@ class Ticker:
             )
             if not firings:
                 return sent
-            reach("scheduler.claimed")
+            fault_point("scheduler.claimed")
             sent += await self._sender.send(firings)
 
     async def _sweep(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import asyncpg
 
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from godwit.store.urls import connect
@@ -49,7 +49,7 @@ async def charge(file: str, url: str) -> None:
     def handle(message: Message) -> str:
         with effects.open("a") as record:
             record.write(f"{message.payload['order']}\n")
-        reach("test.made")
+        fault_point("test.made")
         return f"receipt {message.payload['order']}"
 
     async with mq:
@@ -68,8 +68,8 @@ async def book(file: str, url: str) -> None:
                 async with mq.once(f"order:{order}", connection=connection) as first:
                     if first:
                         await connection.execute("INSERT INTO effects VALUES ($1)", order)
-                        reach("test.uncommitted")
-            reach("test.committed")
+                        fault_point("test.uncommitted")
+            fault_point("test.committed")
         finally:
             await connection.close()
 

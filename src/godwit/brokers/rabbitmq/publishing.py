@@ -72,7 +72,7 @@ class Publisher:
         except BaseException:
             self._ledger.post(lambda books: sending.withdrawn(books, plan))
             raise
-        fault_points.reach(AFTER_CONFIRM)
+        fault_points.fault_point(AFTER_CONFIRM)
         late = await self._ledger.step(lambda books: sending.accepted(books, plan, body=self._body))
         fresh = {id(one.envelope) for one in plan.fresh if one.seq not in late}
         receipts = []

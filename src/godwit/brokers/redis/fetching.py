@@ -16,7 +16,7 @@ from godwit.brokers.contract import Delivery
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis.link import Argument, Server
 from godwit.brokers.redis.taking import PULL_ONE, Order, Pulled, Taker
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 
 UNCLAIMED_SECONDS: Final = 0.5
 
@@ -47,14 +47,14 @@ class Fetcher:
     def park(self, listener: LoopListener, order: Order, server: Server) -> Parked:
         """Return a pull for a listener, ready to be sent."""
         token, command = self._taker.waiting(order, server.run_id)
-        reach(PULL_ONE.before)
+        fault_point(PULL_ONE.before)
         return Parked(listener, order, token, command)
 
     def read(self, parked: Parked, reply: Any) -> Pulled | None:
         """Return what a pull found, or None when it did not look."""
         pulled = self._taker.answered(parked.order, parked.token, reply)
         if pulled is not None:
-            reach(PULL_ONE.after)
+            fault_point(PULL_ONE.after)
         return pulled
 
     def keep(self, order: Order, deliveries: list[Delivery]) -> None:

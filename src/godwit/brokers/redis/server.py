@@ -26,7 +26,7 @@ from godwit.brokers.redis.routes import Routes
 from godwit.brokers.redis.scripts import Script, script
 from godwit.brokers.redis.topology import topology
 from godwit.core.errors import BrokerClosed
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 
 PATIENCE_SECONDS: Final = 10.0
 """How long a call outlasts a server that is away: a restart or a failover, not an outage."""
@@ -117,7 +117,7 @@ class Servers:
         address = self.topology.address_of(keys[0]) if then is None and not self.closed else None
         if address is not None and (link := (pool := self._pool_at(address)).idle()) is not None:
             # Nearly always a connection is at hand and all goes well: the short way.
-            reach(what.before)
+            fault_point(what.before)
             try:
                 (reply,) = await pool.exchange(link, (command,), signed=signed)
             except LinkLost as error:
@@ -125,7 +125,7 @@ class Servers:
                     raise unavailable(self.shown, error) from error
             else:
                 if not isinstance(reply, hiredis.ReplyError):
-                    reach(what.after)
+                    fault_point(what.after)
                     return reply
                 if (refusal := Refused(str(reply))).word not in UNTOUCHED:
                     if refusal.word == "OOM":
@@ -143,7 +143,7 @@ class Servers:
         link = None if address is None else (pool := self._pool_at(address)).idle()
         if link is None:
             return None
-        reach(what.before)
+        fault_point(what.before)
         replies = link.ask(command)
         if self._awake.worthwhile() and pool.calm:
             self._awake.came(in_time=link.read_awake())
@@ -159,7 +159,7 @@ class Servers:
             return None
         pool.release(link)
         if not isinstance(reply, hiredis.ReplyError):
-            reach(what.after)
+            fault_point(what.after)
             return reply
         refusal = Refused(str(reply))
         if refusal.word == "NOSCRIPT":
@@ -189,7 +189,7 @@ class Servers:
         if link is None:
             return None
         what = script(name)
-        reach(what.before)
+        fault_point(what.before)
         replies = link.send(*[("EVALSHA", what.sha, len(keys), *keys, *arguments) for keys, arguments in calls])
         replies.add_done_callback(seen)
         link.when_quiet(pool.release)
@@ -225,7 +225,7 @@ class Servers:
         then: Then | None = None,
     ) -> list[Any]:
         name = "ask" if what is None else what.name
-        reach(f"redis.before_{name}")
+        fault_point(f"redis.before_{name}")
         call = Call(commands, what, signed=signed, then=then)
         until: float | None = None
         pause = _FIRST_PAUSE
@@ -241,7 +241,7 @@ class Servers:
                 if not again:
                     raise unavailable(self.shown, error) from error
             if failure is None:
-                reach(f"redis.after_{name}")
+                fault_point(f"redis.after_{name}")
                 return call.replies
             if isinstance(failure, Refused) and failure.word not in PASSING:
                 if failure.word == "OOM":

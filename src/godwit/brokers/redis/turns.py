@@ -23,7 +23,7 @@ from godwit.brokers.redis.pool import Line
 from godwit.brokers.redis.reach import Reach
 from godwit.brokers.redis.replies import LinkLost
 from godwit.brokers.redis.scripts import Script, script
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.messages.envelope import Envelope
 
 AT_ONCE: Final = 2
@@ -97,7 +97,7 @@ class Turns:
             line = self._line = self._reach.line(written.key)
         if line is None:
             return None
-        reach(written.what.before)
+        fault_point(written.what.before)
         return line.send(written.command)
 
     def _written_out(self) -> Written | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from godwit.brokers.sqlite.connection import check_header, open_reader, translated
 from godwit.core.errors import BrokerUnavailable, InvalidSetting
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 
 
 def backup(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
@@ -23,7 +23,7 @@ def backup(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> No
     unfinished = goal.with_name(f"{goal.name}.{os.getpid()}.unfinished")
     try:
         _copy(origin, unfinished)
-        reach("sqlite.before_backup_appears")
+        fault_point("sqlite.before_backup_appears")
         unfinished.replace(goal)
         _sync(goal.parent)
     except sqlite3.Error as error:

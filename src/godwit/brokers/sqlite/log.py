@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 
 CHECKPOINT_SECONDS: Final = 1.0
 WAL_BYTES: Final = 64 << 20
@@ -81,7 +81,7 @@ class Log:
             large = os.stat(self._path).st_size > WAL_BYTES  # noqa: PTH116
             if large:
                 self._connection.execute("PRAGMA busy_timeout = 50")  # a reader may hold the log: better luck next time
-            reach("sqlite.before_checkpoint")
+            fault_point("sqlite.before_checkpoint")
             self._connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if large else 'PASSIVE'})").fetchall()
             if large:
                 self._connection.execute("PRAGMA busy_timeout = 5000")

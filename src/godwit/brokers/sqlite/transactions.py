@@ -11,7 +11,7 @@ from godwit.brokers.sqlite.connection import translated
 from godwit.brokers.sqlite.engine import SqliteEngine
 from godwit.brokers.sqlite.log import Log
 from godwit.core.errors import BrokerBusy, BrokerError, BrokerUnavailable, StorageFull
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 
 
 class Transactions:
@@ -50,7 +50,7 @@ class Transactions:
                 self._call(call, alone=alone)
                 if not self._connection.in_transaction:  # SQLite rolls back by itself when the disk is full
                     break
-            reach("sqlite.before_commit")
+            fault_point("sqlite.before_commit")
             if alone and calls[0].error is not None:
                 self._roll_back()
                 return True
@@ -58,7 +58,7 @@ class Transactions:
                 self._engine.rolled_back()
                 return alone
             execute("COMMIT")
-            reach("sqlite.after_commit")
+            fault_point("sqlite.after_commit")
         except Exception as error:  # noqa: BLE001
             self._roll_back()
             if not alone:
@@ -72,7 +72,7 @@ class Transactions:
             execute("SAVEPOINT call")
         try:
             call.result = call.step(self._engine)
-            reach(f"sqlite.{call.name}")
+            fault_point(f"sqlite.{call.name}")
         except Exception as error:  # noqa: BLE001
             call.error = translated(error, self._path, call.name) if isinstance(error, sqlite3.Error) else error
             self._engine.rolled_back()
@@ -93,7 +93,7 @@ class Transactions:
             return
         try:
             self._log.write_through()
-            reach("sqlite.after_disk")
+            fault_point("sqlite.after_disk")
         except OSError as error:
             for call in durable:
                 call.error = self._not_on_disk(error)

@@ -16,7 +16,7 @@ import msgspec
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import PositionMoved, StagingLost, StoreBusy, StoreUnavailable
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.pipeline.batch.parts import BatchPart, PreparedPart, rows_beyond
@@ -99,17 +99,17 @@ class BatchPublisher:
         """Prepare and publish the new rows."""
         run_id = new_run_id(self._clock.now_ms(), secrets.token_hex(6))
         prepared = self._prepare(rows, run_id, seen)
-        reach("pipeline.prepared")
+        fault_point("pipeline.prepared")
         if not any(part.advances for part in prepared.values()):
             self._report(BatchOutcome(batch=batch, rows=0))
             return
         publication = self._publication(run_id, prepared)
         lost = max(self._lost(key, advances) for key, advances in publication.advances.items())
         self._connections.pipelines(lambda state: state.publish(publication))
-        reach("pipeline.published")
+        fault_point("pipeline.published")
         self._acknowledge()
         self._report(_outcome(batch, prepared, lost))
-        reach("pipeline.acknowledged")
+        fault_point("pipeline.acknowledged")
 
     def _lost(self, key: str, advances: Sequence[Advance]) -> int:
         """Return how many rows a part never saw; zero unless loss is accepted."""
@@ -133,7 +133,7 @@ class BatchPublisher:
             if mine is None:
                 mine = self._unseen(rows, positions) if positions else rows
             prepared[part.key] = part.prepare(mine, run_id)
-            reach("pipeline.read")
+            fault_point("pipeline.read")
             cheaper.append((positions, part.reread(mine, prepared[part.key])))
         return prepared
 

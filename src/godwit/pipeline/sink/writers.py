@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from godwit.brokers.contract import Broker
 from godwit.brokers.urls import connect
 from godwit.core.errors import InvalidSetting
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import queue_name
 from godwit.pipeline.sink.row_messages import RowMessages, check_schema
@@ -140,11 +140,11 @@ def send(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, ba
 
 async def _send_block(broker: Broker, sink_log: SinkLog, block: Sequence[Envelope]) -> None:
     key = await sink_log.begin([envelope.id for envelope in block])
-    reach("sink.unsure")
+    fault_point("sink.unsure")
     await broker.publish(block)
-    reach("sink.published")
+    fault_point("sink.published")
     await sink_log.finish(key)
-    reach("sink.sent")
+    fault_point("sink.sent")
 
 
 def _ask(url: str, call: Callable[[Broker], Awaitable[T]]) -> T:

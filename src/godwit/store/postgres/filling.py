@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from godwit.core.errors import InvalidSchedule
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.names import QueueName
 from godwit.store.postgres.database import sql
 from godwit.store.postgres.loading import COLUMNS, STAGING
@@ -50,7 +50,7 @@ async def _stored(connection: asyncpg.Connection, campaign: str, made: pa.Binary
         # Last, so that tasks wait for each other no longer than a commit takes: whoever cancels holds the same row.
         if await connection.fetchval(sql("plans/added"), campaign, added) is None:
             raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
-        reach("plan.adding")
+        fault_point("plan.adding")
 
 
 async def _copied(connection: asyncpg.Connection, made: pa.BinaryArray, *, straight: bool) -> int:

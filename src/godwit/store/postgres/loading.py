@@ -16,7 +16,7 @@ from typing import Final
 import asyncpg
 
 from godwit.core.errors import InvalidSchedule
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.schedule.schedules import ScheduleStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.schedules import Loading, until
@@ -170,7 +170,7 @@ async def _stored(connection: asyncpg.Connection, campaign: str, batch: Batch, *
         added = await (_copied(connection, "schedule_firings", batch) if fresh else _merged(connection, batch))
         if added:
             await connection.execute(sql("schedules/count_campaign"), campaign, added, 0)
-        reach("scheduler.loading")
+        fault_point("scheduler.loading")
     return added
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import asyncpg
 
 from godwit.core.errors import SchemaTooNew
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.store.contract import Migration, SchemaStatus
 from godwit.store.postgres.database import PACKAGE, PostgresDatabase, schema_status
 from godwit.store.scripts import migrations
@@ -55,9 +55,9 @@ class PostgresMigrations:
             migration = status.pending[0]
             await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
             await connection.execute(migrations(PACKAGE)[migration], timeout=3600)
-            reach("store.migrating")
+            fault_point("store.migrating")
             await connection.execute(
                 "INSERT INTO godwit_migrations (number, name) VALUES ($1, $2)", migration.number, migration.name
             )
-        reach("store.migrated")
+        fault_point("store.migrated")
         return migration

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from godwit.core.errors import StoreUnavailable
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.journal.shards import Position
 from godwit.store.pipelines import (
     HISTOGRAM_COLUMNS,
@@ -69,7 +69,7 @@ class PostgresPipelines:
                 await _advance(connection, pipeline, advances)
             await _add(connection, publication)
             await _replace(connection, publication)
-            reach("pipeline.publishing")
+            fault_point("pipeline.publishing")
 
     async def days(self, *, since: str | None = None) -> list[DayNumbers]:
         day = None if since is None else date.fromisoformat(since)

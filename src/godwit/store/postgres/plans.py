@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
 from godwit.store.plans import Applied, Plan, check_plan
@@ -62,7 +62,7 @@ class PostgresPlans:
             cancelled = await _cancelled(connection, plan, now)
             await connection.execute(sql("schedules/count_campaign"), plan.campaign, done["added"], cancelled)
             await _discarded(connection, plan.run_id)
-            reach("plan.applying")
+            fault_point("plan.applying")
         return Applied(added=done["added"], moved=done["moved"], cancelled=cancelled)
 
     async def discard(self, run_id: str) -> None:

@@ -9,7 +9,7 @@ import asyncpg
 
 from godwit.core.error_text import error_text
 from godwit.core.errors import StoreRefused
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.journal.changes import Batch, CopyChange, MessageChange, Removal
 from godwit.core.journal.shards import Position
 from godwit.core.journal.vocabulary import Event
@@ -77,9 +77,9 @@ class PostgresRecording:
             try:
                 async with connection.transaction():
                     await _advance(connection, batch)
-                    reach("recorder.positioned")
+                    fault_point("recorder.positioned")
                     await Writing(connection, batch, careful=careful).carry_out()
-                    reach("recorder.before_commit")
+                    fault_point("recorder.before_commit")
             except _Overtaken:
                 return False
             except (asyncpg.PostgresError, ValueError, OverflowError) as error:
@@ -91,7 +91,7 @@ class PostgresRecording:
                 if isinstance(error, asyncpg.PostgresError):
                     raise
                 raise StoreRefused("recording", error_text(error)) from error
-        reach("recorder.committed")
+        fault_point("recorder.committed")
         return True
 
 
@@ -159,7 +159,7 @@ class Writing:
         if changed:
             await self._connection.execute(sql("messages/end_deliveries"))
             await self._connection.execute(sql("messages/change_deliveries"))
-        reach("recorder.changed")
+        fault_point("recorder.changed")
         await self._copy("queue_deliveries", _CHANGED, born)
         await self._copy("queue_deliveries_history", (*_CHANGED, "processed_at", "finished_at"), ended)
 

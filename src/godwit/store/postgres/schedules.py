@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, ScheduleStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.loading import load
@@ -58,7 +58,7 @@ class PostgresSchedules:
             if decided:
                 await self._advance(connection, [one.schedule for one in decided])
                 await _put(connection, [firing for one in decided for firing in one.firings])
-                reach("scheduler.planning")
+                fault_point("scheduler.planning")
         return len(decided)
 
     async def _advance(self, connection: asyncpg.Connection, schedules: Sequence[Schedule]) -> None:

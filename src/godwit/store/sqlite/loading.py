@@ -15,7 +15,7 @@ from typing import Final
 
 from godwit.core.clock import to_ms
 from godwit.core.errors import InvalidSchedule
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.schedule.schedules import ScheduleStatus
 from godwit.store.schedules import Loading, until
 from godwit.store.sqlite.file import SqliteFile, sql
@@ -131,7 +131,7 @@ def stored(
     name = "schedules/load" if fresh else "schedules/load_again"
     added = insert(connection, name, batch, campaign, at_once=AT_ONCE)
     _count(connection, campaign, added)
-    reach(point)
+    fault_point(point)
     return added
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from godwit.core.errors import SchemaTooNew
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.store.contract import Migration, SchemaStatus
 from godwit.store.scripts import migrations
 
@@ -57,10 +57,10 @@ def upgrade(connection: sqlite3.Connection, shown: str) -> None:
         for migration in schema_status(connection).pending:
             for part in statements(migrations(_PACKAGE)[migration]):
                 connection.execute(part)
-            reach("store.migrating")
+            fault_point("store.migrating")
             connection.execute("INSERT INTO store_migrations VALUES (?, ?)", (migration.number, migration.name))
         connection.execute("COMMIT")
-        reach("store.migrated")
+        fault_point("store.migrated")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")

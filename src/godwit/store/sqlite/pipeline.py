@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.journal.shards import Position
 from godwit.store.pipelines import (
     DayNumbers,
@@ -67,7 +67,7 @@ class SqlitePipelines:
                     connection.execute(sql("pipeline/advance"), {"pipeline": pipeline, **msgspec.structs.asdict(one)})
             _add(connection, publication)
             _replace(connection, publication)
-            reach("pipeline.publishing")
+            fault_point("pipeline.publishing")
 
         await self._file.write("publishing a batch", write)
 

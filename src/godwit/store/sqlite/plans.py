@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from godwit.core.clock import to_ms
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
 from godwit.store.plans import Applied, Plan, check_plan
@@ -107,7 +107,7 @@ def _part(connection: sqlite3.Connection, plan: Plan, after: str) -> tuple[int, 
     moved = connection.execute(sql("plans/move"), (plan.run_id, after, last)).rowcount
     added = connection.execute(sql("plans/add"), (plan.run_id, plan.campaign, plan.queue, after, last)).rowcount
     connection.execute(sql("schedules/count_campaign"), (plan.campaign, added, 0))
-    reach("plan.applying")
+    fault_point("plan.applying")
     return added, moved, last
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any, Final
 
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.journal.changes import Batch, CopyChange, MessageChange, Removal
 from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import Status
@@ -35,16 +35,16 @@ class SqliteRecording:
     async def record(self, batch: Batch) -> bool:
         def write(connection: sqlite3.Connection) -> None:
             _advance(connection, batch)
-            reach("recorder.positioned")
+            fault_point("recorder.positioned")
             Writing(connection, batch).carry_out()
-            reach("recorder.before_commit")
+            fault_point("recorder.before_commit")
 
         try:
             # Not durable: after a power cut position and tables are older, but together, and the journal is read again.
             await self._file.write("recording", write, durable=False)
         except _Overtaken:
             return False
-        reach("recorder.committed")
+        fault_point("recorder.committed")
         return True
 
 
@@ -80,7 +80,7 @@ class Writing:
         self._queues()
         self._begin()
         self._copies()
-        reach("recorder.changed")
+        fault_point("recorder.changed")
         self._messages()
         self._letters()
         self._instances()

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from godwit.core.clock import from_ms, to_ms
-from godwit.core.fault_points import reach
+from godwit.core.fault_points import fault_point
 from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, ScheduleStatus
 from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Loading, Sent, Voided
 from godwit.store.sqlite.file import SqliteFile, sql
@@ -58,7 +58,7 @@ class SqliteSchedules:
             connection.executemany(sql("schedules/advance"), [_advanced(one.schedule) for one in decided])
             _put(connection, [firing for one in decided for firing in one.firings])
             if decided:
-                reach("scheduler.planning")
+                fault_point("scheduler.planning")
             return len(decided)
 
         return await self._file.write("planning schedules", step)
