@@ -197,6 +197,16 @@ class ShardEnds(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     dropped: int
 
+    def rows_after(self, position: Position | None) -> int:
+        """Return how many rows a reader at a position has before it; all of them in another epoch."""
+        if position is None or position.epoch != self.epoch:
+            return max(0, self.last_seq - self.first_seq + 1)
+        return max(0, self.last_seq - position.seq)
+
+    def is_set_back(self, position: Position | None) -> bool:
+        """Say whether a position seen before lies beyond the end now: the broker has lost its last rows."""
+        return position is not None and position.epoch == self.epoch and position.seq > self.last_seq
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Every open and dead copy of a queue as of one position of its journal."""

@@ -16,13 +16,13 @@ from godwit.core.error_text import error_text
 from godwit.core.errors import BrokerError, JournalDamaged, JournalLost, StoreError
 from godwit.core.fault_points import fault_point
 from godwit.core.journal.batches import Piece, batches
-from godwit.core.journal.changes import Address, Batch
+from godwit.core.journal.changes import Batch
 from godwit.core.journal.chunks import decode_chunk
-from godwit.core.journal.resync import forgotten, resynced
-from godwit.core.journal.shards import Position, numbers_of, shard_parts
+from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.runtime.recorder_apart import ShardRecorder
 from godwit.runtime.recorder_pace import GATHER, Pace, RecorderLag
+from godwit.runtime.recorder_resync import JournalResync
 from godwit.runtime.troubles import Troubles
 from godwit.store.contract import Messages
 from godwit.telemetry.metrics import QueueMetricsCollector
@@ -56,7 +56,10 @@ class Recorder:
         self._batch_rows = batch_rows or messages.batch_rows
         self._metrics = metrics
         self._clock = clock
+        self._resync = JournalResync(journal, messages, self._carry_out, metrics=metrics, clock=clock)
         self._positions: dict[str, Position] | None = None
+        self._overwritten: set[str] | None = None
+        """Shards that do not have the row any more up to which they are recorded; None: to be looked at."""
         self._uncommitted: dict[str, Position] = {}
         self._committed_ms = 0
         self._retained_ms = 0
@@ -80,6 +83,8 @@ class Recorder:
             self._positions = dict(await self._messages.positions())
         looked_ms = self._clock.now_ms()
         shards = await self._journal.shards()
+        if self._overwritten is None:
+            self._overwritten = await self._resync.overwritten(self._positions, shards)
         self._pace.looked(sum(ends.last_seq for ends in shards.values()), looked_ms)
         self.troubles.forget(shards)
         before, self.overtaken = self.recorded, False
@@ -119,6 +124,8 @@ class Recorder:
         self._uncommitted |= moved
         for shard in moved:
             self.troubles.over(shard)
+        if self._overwritten:
+            self._overwritten.difference_update(moved)
         self.recorded += batch.rows
         lost = sum(step.lost for step in batch.steps.values())
         if lost:
@@ -138,7 +145,7 @@ class Recorder:
             try:
                 await alone.carry_out(data)
             except JournalDamaged as damaged:
-                await self._resync(shard, (self._positions or {}).get(shard), damaged)
+                await self._resync.resync(shard, (self._positions or {}).get(shard), damaged)
         except (_Overtaken, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a shard fails with, the others are recorded
@@ -150,7 +157,8 @@ class Recorder:
         grown = {
             shard: ends
             for shard, ends in shards.items()
-            if _is_behind(positions.get(shard), ends) and not self.troubles.rests(shard)
+            if (self._is_overwritten(shard) or _is_behind(positions.get(shard), ends))
+            and not self.troubles.rests(shard)
         }
         share = max(1, self._batch_rows // max(1, len(grown)))
         told: dict[str, list[bytes]] = {}
@@ -161,7 +169,7 @@ class Recorder:
                 try:
                     told[shard] = await self._chunks(shard, before, ends, share)
                 except JournalLost as lost:
-                    await self._start_over(shard, before, ends, lost)
+                    await self._resync.start_over(shard, before, ends, lost)
             except (_Overtaken, StoreError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a shard fails with, the others are recorded
@@ -172,40 +180,16 @@ class Recorder:
             self.troubles.began(shard, problem)
         return told
 
+    def _is_overwritten(self, shard: str) -> bool:
+        return self._overwritten is not None and shard in self._overwritten
+
     async def _chunks(self, shard: str, before: Position | None, ends: ShardEnds, limit: int) -> list[bytes]:
+        held = f"rows {ends.first_seq:,} to {ends.last_seq:,}"
         if before is None and ends.first_seq > 1:
-            raise JournalLost(shard, "its beginning", f"rows {ends.first_seq:,} to {ends.last_seq:,}")
+            raise JournalLost(shard, "its beginning", held)
+        if before is not None and self._is_overwritten(shard):
+            raise JournalLost(shard, f"row {before.seq:,} as it was recorded", f"{held} with another one in its place")
         return await self._journal.read(shard, before, limit=limit)
-
-    async def _start_over(self, shard: str, before: Position | None, ends: ShardEnds, lost: JournalLost) -> None:
-        """Take a list of what the broker holds now, where the journal no longer tells how it came about."""
-        if before is None or before.epoch != ends.epoch:
-            known = await self._open_copies(shard)
-            await self._carry_out(forgotten(shard, before, ends.epoch, known, self._clock.now_ms()))
-            before = Position(ends.epoch, 0)
-        if ends.first_seq > before.seq + 1:
-            await self._resync(shard, before, lost)
-        else:
-            self._told_lost(shard, lost)
-
-    async def _resync(self, shard: str, before: Position | None, why: JournalLost | JournalDamaged) -> None:
-        self._told_lost(shard, why)
-        queue, partition = shard_parts(shard) or (shard, 0)
-        snapshot = await self._journal.snapshot(shard if partition else queue)
-        known = await self._open_copies(shard)
-        now_ms = self._clock.now_ms()
-        await self._carry_out(resynced(shard, before, snapshot.position, snapshot.copies, known, now_ms))
-
-    def _told_lost(self, shard: str, why: JournalLost | JournalDamaged) -> None:
-        log.warning("journal lost before it was recorded", shard=shard, why=why.fact)
-        if self._metrics is not None:
-            self._metrics.recorder_lost()
-
-    async def _open_copies(self, shard: str) -> list[tuple[Address, str]]:
-        """Return the copies of a shard that the tables have as open."""
-        numbers = numbers_of(shard)
-        known = await self._messages.open_copies(shard.rpartition("#")[0])
-        return [(address, message_id) for address, message_id in known if address[2] in numbers]
 
     async def _tell_broker(self) -> None:
         """Let the broker know, now and then, what it may trim."""
@@ -229,7 +213,7 @@ class Recorder:
     def _measure(self, shards: Mapping[str, ShardEnds], looked_ms: int, recorded: int) -> None:
         """Say how old the tables are: as old as the last look at the journal of which everything is recorded."""
         positions = self._positions or {}
-        rows = sum(_rows_behind(positions.get(shard), ends) for shard, ends in shards.items())
+        rows = sum(ends.rows_after(positions.get(shard)) for shard, ends in shards.items())
         if rows == 0 or self._caught_up_ms is None:
             self._caught_up_ms = looked_ms
         self.lag = RecorderLag(rows=rows, seconds=(self._clock.now_ms() - self._caught_up_ms) / 1000)
@@ -243,7 +227,7 @@ class Recorder:
         while True:
             await self.tick()
             positions = self._positions or {}
-            missing = any(end.last_seq and _rows_behind(positions.get(shard), end) for shard, end in ends.items())
+            missing = any(end.last_seq and end.rows_after(positions.get(shard)) for shard, end in ends.items())
             if not missing or (positions == before and not self.overtaken):
                 return
             before = dict(positions)
@@ -253,7 +237,7 @@ class Recorder:
     async def run(self) -> None:
         """Record until cancelled; an outage of broker or store is waited out."""
         idle = GATHER
-        self._positions = None
+        self._positions = self._overwritten = None
         while True:
             self._noticed.clear()
             try:
@@ -261,7 +245,7 @@ class Recorder:
                 await self._retain()
             except (BrokerError, StoreError) as error:
                 log.warning("recorder waits", error=str(error))
-                self._positions = None
+                self._positions = self._overwritten = None
                 await asyncio.sleep(1)
                 continue
             idle = GATHER if recorded else min(2 * idle, LONGEST_IDLE)
@@ -301,9 +285,3 @@ class _Overtaken(Exception):
 
 def _is_behind(position: Position | None, ends: ShardEnds) -> bool:
     return ends.last_seq > 0 and position != Position(ends.epoch, ends.last_seq)
-
-
-def _rows_behind(position: Position | None, ends: ShardEnds) -> int:
-    if position is None or position.epoch != ends.epoch:
-        return max(0, ends.last_seq - ends.first_seq + 1)
-    return max(0, ends.last_seq - position.seq)

@@ -45,11 +45,14 @@ async def recorded(broker: Broker, store: Store, message_id: MessageId, clock: C
     journal, messages = broker.journal, store.messages
     loop = asyncio.get_running_loop()
     moved_at, before = loop.time(), None
+    recorded_to = await messages.positions()  # before the ends: a recorder that moves meanwhile is not ahead of them
     ends = {shard: end for shard, end in (await journal.shards()).items() if end.last_seq}
+    if any(end.is_set_back(recorded_to.get(shard)) for shard, end in ends.items()):
+        await Recorder(journal, messages, clock=clock).catch_up()
     while True:
         positions = dict(await messages.positions())
-        behind = {shard: end for shard, end in ends.items() if _rows_behind(positions.get(shard), end)}
-        rows = sum(_rows_behind(positions.get(shard), end) for shard, end in behind.items())
+        behind = {shard: end for shard, end in ends.items() if end.rows_after(positions.get(shard))}
+        rows = sum(end.rows_after(positions.get(shard)) for shard, end in behind.items())
         if not rows:
             return await messages.status(message_id)
         if rows > NEAR:
@@ -84,12 +87,6 @@ async def _unrecorded(
             position = Position(last.epoch, last.last_seq)
         pieces.append((shard, start, map(decode_chunk, found)))
     return list(batches(pieces, only=message_id))
-
-
-def _rows_behind(position: Position | None, end: ShardEnds) -> int:
-    if position is None or position.epoch != end.epoch:
-        return end.last_seq - end.first_seq + 1
-    return max(0, end.last_seq - position.seq)
 
 
 async def _not_sent_yet(store: Store, message_id: MessageId) -> MessageStatus | None:

@@ -26,16 +26,17 @@ def laid_over(
 ) -> tuple[Row | None, list[Row]]:
     """Return a message's row and those of its copies as they will be once these batches are recorded."""
     message = None if row is None else dict(row)
-    known: dict[Address, dict[str, Any]] = {
-        (copy["queue_name"], copy["consumer_group"], copy["publish_seq"]): dict(copy) for copy in copies
-    }
+    known: dict[Address, dict[str, Any]] = {}
+    for copy in copies:
+        # Open ones come first: a broker that was set back has a copy again that ended before.
+        known.setdefault((copy["queue_name"], copy["consumer_group"], copy["publish_seq"]), dict(copy))
     for batch in ahead:
         arrival = batch.arrivals.get(message_id)
         if arrival is not None:
             message = _arrived(arrival)
-        for copy in batch.copies.values():
-            changed = known.setdefault(copy.address, _unknown(copy))
-            _change(changed, copy)
+        for change in batch.copies.values():
+            changed = known.setdefault(change.address, _unknown(change))
+            _change(changed, change)
             if message is not None:
                 _sum_up(message, changed)
         if batch.removal is not None:

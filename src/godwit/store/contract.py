@@ -77,6 +77,10 @@ class Messages(Protocol):
         """Return how far the journal is recorded, by shard."""
         ...
 
+    async def last_row_times(self) -> Mapping[str, int]:
+        """Return when the last recorded row of each shard was written, in milliseconds since 1970."""
+        ...
+
     async def record(self, batch: Batch) -> bool:
         """Carry out a batch and move the positions with it, in one transaction.
 

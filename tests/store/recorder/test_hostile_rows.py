@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,40 +15,13 @@ from godwit.runtime.recorder import Recorder
 from godwit.store.contract import Store
 from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.hostile import OddTextError, UnshowableError
-from tests.servers.lasting import lasting
-from tests.servers.postgres import fresh_database, shared
-from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of
+from tests.store.conformance.harness import StoreHarness
 from tests.store.recorder.written_journal import AWAY, NOON_MS, WrittenJournal, arrival
 from tests.store.tables import rows
 
 HUGE = 2**64 - 1
 YEAR_302_000_MS = 9_467_000_000_000_000
 """What `Retry(after=300_000 years)` once put into a journal."""
-
-
-@pytest.fixture(params=BACKENDS)
-def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHarness]:
-    if request.param == "postgres":
-        yield StoreHarness("postgres", emptied())
-        return
-    with harness_of(str(request.param), tmp_path) as made:
-        yield made
-
-
-def emptied() -> str:
-    """Return one database of this process with empty state tables: quicker than a new one for each test."""
-    server = shared()
-    url: str = lasting("recorder database", fresh_database(server))
-    tables = "queue_messages, queue_deliveries, queue_messages_history, queue_deliveries_history, dead_letters"
-    others = "message_queues, consumer_groups, consumer_instances, recorder_position"
-    server.ask(f"TRUNCATE {tables}, {others}", database=url.rpartition("/")[2])
-    return url
-
-
-@pytest.fixture
-async def store(harness: StoreHarness) -> AsyncIterator[Store]:
-    async with harness.open() as opened:
-        yield opened
 
 
 @pytest.fixture

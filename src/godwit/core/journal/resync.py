@@ -26,6 +26,15 @@ def forgotten(shard: str, before: Position | None, epoch: str, known: Known, now
     return batch
 
 
+def replaced(shard: str, position: Position, gone: Known, now_ms: int) -> Batch:
+    """Return the batch that ends copies whose numbers other messages have now; the position stays."""
+    batch = Batch()
+    batch.steps[shard] = Step(shard, position, position, now_ms)
+    for address, message_id in gone:
+        _end_unseen(batch, address, message_id, now_ms)
+    return batch
+
+
 def _end_unseen(batch: Batch, address: Address, message_id: str, now_ms: int) -> None:
     gone = batch.copies[address] = CopyChange(*address, message_id)
     gone.finished_at = gone.updated_at = now_ms

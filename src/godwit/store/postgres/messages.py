@@ -32,6 +32,9 @@ class PostgresMessages:
     async def positions(self) -> Mapping[str, Position]:
         return await self._recording.positions()
 
+    async def last_row_times(self) -> Mapping[str, int]:
+        return await self._recording.last_row_times()
+
     async def record(self, batch: Batch) -> bool:
         return await self._recording.record(batch)
 

@@ -64,6 +64,10 @@ class PostgresRecording:
         rows = await self._database.fetch("reading the recorder's position", "messages/positions")
         return {row["shard"]: Position(row["epoch"], row["seq"]) for row in rows}
 
+    async def last_row_times(self) -> Mapping[str, int]:
+        rows = await self._database.fetch("reading the recorder's position", "messages/positions")
+        return {row["shard"]: row["at"] for row in rows}
+
     async def record(self, batch: Batch) -> bool:
         try:
             return await self._record(batch, careful=False)

@@ -32,6 +32,12 @@ class SqliteRecording:
 
         return await self._file.read("reading the recorder's position", look)
 
+    async def last_row_times(self) -> Mapping[str, int]:
+        def look(connection: sqlite3.Connection) -> dict[str, int]:
+            return {row["shard"]: row["at"] for row in connection.execute(sql("messages/positions"))}
+
+        return await self._file.read("reading the recorder's position", look)
+
     async def record(self, batch: Batch) -> bool:
         def write(connection: sqlite3.Connection) -> None:
             _advance(connection, batch)

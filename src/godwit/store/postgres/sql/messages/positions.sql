@@ -1,2 +1,2 @@
 -- Returns how far the recorder has got in each shard.
-SELECT shard, epoch, seq FROM recorder_position
+SELECT shard, epoch, seq, at FROM recorder_position

@@ -4,4 +4,4 @@ SELECT
     ready_at, delivered_at, lease_until, run_ms, error_kind, error_fingerprint, result, updated_at, finished_at AS finished_at
 FROM queue_deliveries_history
 WHERE message_id = ?
-ORDER BY consumer_group, publish_seq DESC
+ORDER BY consumer_group, publish_seq DESC, finished_at DESC
