@@ -31,7 +31,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="redis: outages add up",
-        file="brokers/lua/_care.lua",
+        file="brokers/redis/lua/_care.lua",
         old="    local deadline = now + c.length\n    if c.length < gap and tonumber(open[n + 1]) < deadline then\n",
         new="    local deadline = tonumber(open[n + 1]) + c.length\n    if c.length < gap then\n",
         tests=conformance("redis", (ADDING_UP, LONG_OUTAGE)),

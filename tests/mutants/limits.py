@@ -191,7 +191,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: redis sends ack ids of any text",
-        file="brokers/redis/settling.py",
+        file="brokers/redis/settle.py",
         old='ack_id.split("#", 3) if ack_id.isascii() else ()',
         new='ack_id.split("#", 3)',
         tests=seen_by("redis", "test_ack_ids_of_any_text_are_unknown_and_hurt_no_other"),

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from godwit.brokers.contract import Broker
-from godwit.brokers.redis.address import Target
-from godwit.brokers.redis.awake import TURN, Awake
-from godwit.brokers.redis.link import Link, packed_command
+from godwit.brokers.redis.client.connection import RedisConnection, packed_command
+from godwit.brokers.redis.client.spin_wait import TURN, SpinWait
+from godwit.brokers.redis.url import RedisUrl
 from godwit.brokers.urls import connect
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName, new_message_id
@@ -46,13 +46,13 @@ def message() -> Envelope:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """What came of each time that a connection was read awake."""
     found: list[bool] = []
-    read = Link.read_awake
+    read = RedisConnection.read_awake
 
-    def noted(link: Link) -> bool:
+    def noted(link: RedisConnection) -> bool:
         found.append(read(link))
         return found[-1]
 
-    monkeypatch.setattr(Link, "read_awake", noted)
+    monkeypatch.setattr(RedisConnection, "read_awake", noted)
     return found
 
 
@@ -103,7 +103,7 @@ async def test_nobody_waits_awake_while_others_are_ready_to_run(server: RedisSer
 
 
 async def test_a_server_that_does_not_answer_keeps_nobody_awake(server: RedisServer) -> None:
-    link = Link(Target.from_url(server.url).data)
+    link = RedisConnection(RedisUrl.from_url(server.url).data)
     await link.open(60)
     try:
         os.kill(server.pid, signal.SIGSTOP)
@@ -119,7 +119,7 @@ async def test_a_server_that_does_not_answer_keeps_nobody_awake(server: RedisSer
 
 
 async def test_another_task_is_not_awake_at_its_first_call() -> None:
-    awake = Awake(Clock())
+    awake = SpinWait(Clock())
     assert not awake.worthwhile()
     assert awake.worthwhile()
 
@@ -133,7 +133,7 @@ async def test_another_task_is_not_awake_at_its_first_call() -> None:
 
 async def test_the_event_loop_has_its_turn_in_time() -> None:
     clock = Clock()
-    awake = Awake(clock)
+    awake = SpinWait(clock)
     awake.worthwhile()
     answers = []
     for _ in range(100):
@@ -146,7 +146,7 @@ async def test_the_event_loop_has_its_turn_in_time() -> None:
 
 
 async def test_replies_that_take_long_are_waited_for_asleep_more_and_more() -> None:
-    awake = Awake(Clock())
+    awake = SpinWait(Clock())
     awake.worthwhile()
     attempts = 0
     for _ in range(10_000):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from godwit.brokers.contract import Ack, Delivery
-from godwit.brokers.redis import RedisBroker, keys
-from godwit.brokers.redis.scripts import script
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.client.scripts import script
+from godwit.brokers.redis.layout import keys
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, MessageId, QueueName

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from godwit.brokers.redis import RedisBroker
-from godwit.brokers.redis.address import Target
-from godwit.brokers.redis.link import new_enough, read_info
-from godwit.brokers.redis.pool import Pool
-from godwit.brokers.redis.replies import Refused
+from godwit.brokers.redis.client.connection import new_enough, read_info
+from godwit.brokers.redis.client.errors import Refused
+from godwit.brokers.redis.client.pool import ConnectionPool
+from godwit.brokers.redis.url import RedisUrl
 from godwit.brokers.urls import connect
 from godwit.core.errors import BrokerBusy, BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme
 from godwit.core.messages.envelope import seal
@@ -91,16 +91,16 @@ def test_a_url_that_means_nothing_is_refused(url: str) -> None:
 
 
 def test_a_url_says_all_there_is_to_know() -> None:
-    address = Target.from_url("redis://me:p%40ss@[::1]:7000/3").data
+    address = RedisUrl.from_url("redis://me:p%40ss@[::1]:7000/3").data
     assert (address.host, address.port, address.database) == ("::1", 7000, 3)
     assert (address.username, address.password) == ("me", "p@ss")
     assert "p@ss" not in address.shown + repr(address)
     with pytest.raises(UnknownScheme):
-        Target.from_url("http://host")
+        RedisUrl.from_url("http://host")
 
 
-def a_pool(server: RedisServer, size: int, wait_seconds: float = 5) -> Pool:
-    return Pool(Target.from_url(server.url).data, size=size, wait_seconds=wait_seconds)
+def a_pool(server: RedisServer, size: int, wait_seconds: float = 5) -> ConnectionPool:
+    return ConnectionPool(RedisUrl.from_url(server.url).data, size=size, wait_seconds=wait_seconds)
 
 
 async def test_an_exhausted_pool_waits_and_serves_when_a_connection_is_free() -> None:

@@ -17,11 +17,12 @@ import redis
 from msgspec import structs
 
 from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settlement
-from godwit.brokers.redis import RedisBroker, keys
-from godwit.brokers.redis.arrivals import packed_one, plain_call
-from godwit.brokers.redis.scripts import script
-from godwit.brokers.redis.server import Servers
-from godwit.brokers.redis.taking import Order
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.client.client import RedisClient
+from godwit.brokers.redis.client.scripts import script
+from godwit.brokers.redis.layout import keys
+from godwit.brokers.redis.publish.fast_command import fast_publish_command, packed_one
+from godwit.brokers.redis.pull import PullOrder
 from godwit.core.clock import ManualClock, from_ms
 from godwit.core.failures.failure import FailureKind, ProcessingError
 from godwit.core.messages.envelope import Envelope, seal
@@ -211,23 +212,25 @@ SCENES: Final[dict[str, tuple[str, Act]]] = {
 def recorded(monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> Iterator[list[tuple[Call, Saved]]]:
     """Record the calls of scripts and, of each, what was stored before."""
     calls: list[tuple[Call, Saved]] = []
-    run, run_each = Servers.run, Servers.run_each
+    run, run_each = RedisClient.run, RedisClient.run_each
 
     def note(name: str, named: Sequence[str], arguments: Sequence[Any], signed: bool) -> None:
         calls.append(((name, [len(named), *named, *arguments, *(["run"] if signed else [])]), saved(client)))
 
-    async def noted(self: Servers, name: str, named: Any, arguments: Any, *, signed: bool = False, **more: Any) -> Any:
+    async def noted(
+        self: RedisClient, name: str, named: Any, arguments: Any, *, signed: bool = False, **more: Any
+    ) -> Any:
         note(name, named, arguments, signed)
         return await run(self, name, named, arguments, signed=signed, **more)
 
-    async def noted_each(self: Servers, name: str, each: Any, *, signed: bool = False) -> Any:
+    async def noted_each(self: RedisClient, name: str, each: Any, *, signed: bool = False) -> Any:
         for named, arguments in each:
             note(name, named, arguments, signed)
         return await run_each(self, name, each, signed=signed)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Servers, "run", noted)
-        patch.setattr(Servers, "run_each", noted_each)
+        patch.setattr(RedisClient, "run", noted)
+        patch.setattr(RedisClient, "run_each", noted_each)
         yield calls
 
 
@@ -338,7 +341,7 @@ async def test_a_script_that_fails_at_any_command_has_done_all_or_nothing(
 def plain(shop: Shop, *messages: Envelope) -> Call:
     known = shop.broker._catalog.known(Q)
     assert known is not None
-    made = plain_call(known, messages)
+    made = fast_publish_command(known, messages)
     assert made is not None
     name, names, words = made
     return name, [len(names), *names, str(shop.clock.now_ms()), Q, *words]
@@ -373,7 +376,7 @@ async def test_one_message_that_fails_at_any_command_is_stored_or_not(expires: b
 async def test_a_pull_of_one_that_fails_at_any_command_leased_it_or_not() -> None:
     async with opened_shop() as shop:
         await shop.broker.publish([structs.replace(shop.message("x"), queue=DEAD)])
-        order = Order(DEAD, GroupName("default"), "w", 10_000, 0)
+        order = PullOrder(DEAD, GroupName("default"), "w", 10_000, 0)
         with shop.server.client() as client:
             client.delete(keys.wake(DEAD, "default"))
             _, command = shop.broker._taker.waiting(order, "run")

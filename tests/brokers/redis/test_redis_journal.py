@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from godwit.brokers.contract import Ack
-from godwit.brokers.redis import RedisBroker, keys
+from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis import journal as redis_journal
+from godwit.brokers.redis.client.connection import Argument
+from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.journal import RedisJournal
-from godwit.brokers.redis.link import Argument
-from godwit.brokers.redis.reach import Reach
+from godwit.brokers.redis.layout import keys
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.errors import JournalLost
 from godwit.core.journal.chunks import Chunk, decode_chunk
@@ -91,10 +92,10 @@ async def test_reading_on_from_any_position_gives_every_row_once_and_in_order(se
             assert found == rows[after:]
 
 
-class Trimming(Reach):
+class Trimming(ScriptRunner):
     """A way to the server on which somebody trims the journal after the first page of every read."""
 
-    def __init__(self, reach: Reach, server: RedisServer, keep_from: int) -> None:
+    def __init__(self, reach: ScriptRunner, server: RedisServer, keep_from: int) -> None:
         self.__dict__.update(reach.__dict__)
         self._pages, self._server, self._keep_from = 0, server, keep_from
         self.ask = self._ask_and_trim

@@ -8,12 +8,12 @@ from typing import Final
 import pytest
 from redis.crc import key_slot
 
-from godwit.brokers.redis import keys
-from godwit.brokers.redis.scripts import script
+from godwit.brokers.redis.client.scripts import script
+from godwit.brokers.redis.layout import keys
 from godwit.core.errors import InvalidName
 from godwit.core.queues import QueueSpec
 
-LUA: Final = files("godwit.brokers") / "lua"
+LUA: Final = files("godwit.brokers.redis") / "lua"
 SCRIPTS: Final = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if not path.name.startswith("_"))
 
 

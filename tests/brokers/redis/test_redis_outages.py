@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from godwit.brokers.contract import Ack, HandBack
-from godwit.brokers.redis import RedisBroker, keys, listening
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.layout import keys
+from godwit.brokers.redis.listen import listeners
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.errors import BrokerUnavailable, QueueFull
 from godwit.core.journal.chunks import decode_chunk
@@ -149,7 +151,7 @@ async def test_what_a_pull_leased_whose_reply_was_lost_is_handed_back_at_once() 
 @pytest.fixture
 def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave it to markers alone to wake those who wait."""
-    monkeypatch.setattr(listening, "LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr(listeners, "LOOK_SECONDS", 3_600.0)
 
 
 @pytest.mark.usefixtures("no_looks")

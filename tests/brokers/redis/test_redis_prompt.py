@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from godwit.brokers.redis.address import Target
-from godwit.brokers.redis.link import Link, packed_command
-from godwit.brokers.redis.prompt import PromptReply, resume_all
-from godwit.brokers.redis.replies import LinkLost
+from godwit.brokers.redis.client.connection import RedisConnection, packed_command
+from godwit.brokers.redis.client.errors import LinkLost
+from godwit.brokers.redis.client.inline_future import InlineFuture, resume_all
+from godwit.brokers.redis.url import RedisUrl
 from tests.servers.redis import RedisServer, redis_server
 
 SECONDS = 10.0
@@ -23,7 +23,7 @@ def server() -> Iterator[RedisServer]:
         yield one
 
 
-class Watched(Link):
+class Watched(RedisConnection):
     """Remembers which tasks have gone on when a read is over."""
 
     tasks: tuple[asyncio.Task[object], ...] = ()
@@ -36,7 +36,7 @@ class Watched(Link):
 
 @asynccontextmanager
 async def opened(server: RedisServer) -> AsyncIterator[Watched]:
-    link = Watched(Target.from_url(server.url).data)
+    link = Watched(RedisUrl.from_url(server.url).data)
     await link.open(SECONDS)
     try:
         yield link
@@ -49,7 +49,7 @@ def echo(word: str) -> bytes:
     return packed_command(("ECHO", word))
 
 
-async def told(link: Link, word: str, order: list[str]) -> bytes:
+async def told(link: RedisConnection, word: str, order: list[str]) -> bytes:
     (reply,) = await link.ask(echo(word))
     order.append(word)
     answer: bytes = reply
@@ -113,11 +113,11 @@ async def test_one_who_stops_the_program_does_not_keep_the_others_from_going_on(
     class Stop(BaseException):
         """What ends a program."""
 
-    def stop(_: PromptReply) -> None:
+    def stop(_: InlineFuture) -> None:
         raise Stop
 
     loop, went_on = asyncio.get_running_loop(), asyncio.Event()
-    stopping, other = PromptReply(loop), PromptReply(loop)
+    stopping, other = InlineFuture(loop), InlineFuture(loop)
     stopping.add_done_callback(stop)
     other.add_done_callback(lambda _: went_on.set())
     with pytest.raises(Stop):

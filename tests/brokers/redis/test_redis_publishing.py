@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from godwit.brokers.contract import PUBLISH_CHUNK, Ack
-from godwit.brokers.redis import RedisBroker, keys
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.layout import keys
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import DEFAULT_GROUP, QueueName, new_message_id

@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 from redis.crc import key_slot
 
 from godwit.brokers.contract import Shared
-from godwit.brokers.redis import RedisBroker, keys
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.shared import AT_ONCE
 from tests.servers.redis import RedisServer, fresh
 

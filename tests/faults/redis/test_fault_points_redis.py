@@ -17,8 +17,8 @@ import redis
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.memory import MemoryBroker
-from godwit.brokers.redis import fetching as redis_fetches
-from godwit.brokers.redis import server as redis_calls
+from godwit.brokers.redis.client import client as redis_calls
+from godwit.brokers.redis.listen import prefetch as redis_fetches
 from godwit.brokers.urls import connect
 from godwit.core.fault_points import killer
 from tests.conformance.harness import LONG, G, Q
@@ -34,7 +34,7 @@ UNREACHED = {"forget", "grown", "snapshot", "stats"}
 """Scripts that this life does not send: they change nothing, or only when readers were there for long."""
 SCRIPTS = sorted(
     path.name.removesuffix(".lua")
-    for path in (files("godwit.brokers") / "lua").iterdir()
+    for path in (files("godwit.brokers.redis") / "lua").iterdir()
     if not path.name.startswith("_")
 )
 CRASHES = [f"redis.{when}_{name}" for name in SCRIPTS if name not in UNREACHED for when in ("before", "after")]

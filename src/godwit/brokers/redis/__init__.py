@@ -1,4 +1,19 @@
-"""The broker on Redis Streams (Redis 6.2 or newer, Valkey): every step is one Lua script on the server."""
+"""The broker on Redis Streams (Redis 6.2 or newer, Valkey): every step is one Lua script on the server.
+
+Modules:
+
+    broker          the async shell over scripts on a Redis server
+    url             what a URL says: one server, nodes of a cluster, sentinels of a master
+    pull            leases by script, and the deliveries made of them
+    lease_cache     the leases this process got, for rows that need no look-up
+    settle          settlements and extensions by queue, 200 to a call
+    renew           extending leases from any thread, over connections of its own
+    inbox           what foreign producers add with XADD becomes messages
+    dead_letters    dead letters: page, replay, discard, feed
+    journal         reading and trimming the journal, readers' positions
+    stats           statistics, and snapshots of all copies
+    shared          small shared values with versions and ttls
+"""
 
 from godwit.brokers.redis.broker import RedisBroker
 

@@ -12,25 +12,26 @@ from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms
 from godwit.brokers.channels import ChannelCounts
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
-from godwit.brokers.redis import keys, survey
-from godwit.brokers.redis.address import Target
-from godwit.brokers.redis.catalog import Catalog
-from godwit.brokers.redis.fetching import Fetcher
-from godwit.brokers.redis.growing import grow_up
-from godwit.brokers.redis.held import HeldLeases
+from godwit.brokers.redis import stats
+from godwit.brokers.redis.client.client import PATIENCE_SECONDS, RedisClient
+from godwit.brokers.redis.client.connection import RedisConnection
+from godwit.brokers.redis.client.script_runner import Now, ScriptRunner, servers_time
+from godwit.brokers.redis.dead_letters import RedisDeadLetters
 from godwit.brokers.redis.inbox import Inbox
 from godwit.brokers.redis.journal import RedisJournal
-from godwit.brokers.redis.known import Known
-from godwit.brokers.redis.letters import RedisDeadLetters
-from godwit.brokers.redis.link import Link
-from godwit.brokers.redis.listening import Listeners
-from godwit.brokers.redis.publish import Publisher
-from godwit.brokers.redis.reach import Now, Reach, servers_time
-from godwit.brokers.redis.renewing import Renewer
-from godwit.brokers.redis.server import PATIENCE_SECONDS, Servers
-from godwit.brokers.redis.settling import Settler
+from godwit.brokers.redis.layout import keys
+from godwit.brokers.redis.layout.catalog import Catalog
+from godwit.brokers.redis.layout.queue_config import QueueConfig
+from godwit.brokers.redis.layout.repartition import finish_repartitioning
+from godwit.brokers.redis.lease_cache import LeaseCache
+from godwit.brokers.redis.listen.listeners import RedisListeners
+from godwit.brokers.redis.listen.prefetch import PrefetchedPulls
+from godwit.brokers.redis.publish.publisher import RedisPublisher
+from godwit.brokers.redis.pull import Pulled, PullOrder, RedisPuller
+from godwit.brokers.redis.renew import RedisRenewer
+from godwit.brokers.redis.settle import RedisSettler
 from godwit.brokers.redis.shared import RedisShared
-from godwit.brokers.redis.taking import Order, Pulled, Taker
+from godwit.brokers.redis.url import RedisUrl
 from godwit.core.errors import BrokerClosed, InvalidSetting
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName, is_message_id, is_name
@@ -66,23 +67,23 @@ class RedisBroker:
     ) -> None:
         if max_connections < 1:
             raise InvalidSetting("max_connections", max_connections, "1 or more")
-        self._target = Target.from_url(url)
-        self._servers = Servers(
+        self._target = RedisUrl.from_url(url)
+        self._servers = RedisClient(
             self._target,
             max_connections=max_connections,
             wait_seconds=pool_wait.total_seconds(),
             patience_seconds=patience.total_seconds(),
         )
-        self._reach = Reach(self._servers, now)
+        self._reach = ScriptRunner(self._servers, now)
         self._catalog = Catalog(self._reach, bodies=journal_bodies)
-        self._held = HeldLeases()
-        self._publisher = Publisher(self._reach, self._catalog)
-        self._settler = Settler(self._reach, self._held)
-        self._taker = Taker(self._reach, self._catalog, self._held, self._settler.settle)
-        self._fetcher = Fetcher(self._taker, hand_back=self._return, lost=self._lost)
+        self._held = LeaseCache()
+        self._publisher = RedisPublisher(self._reach, self._catalog)
+        self._settler = RedisSettler(self._reach, self._held)
+        self._taker = RedisPuller(self._reach, self._catalog, self._held, self._settler.settle)
+        self._fetcher = PrefetchedPulls(self._taker, hand_back=self._return, lost=self._lost)
         self._inbox = Inbox(self._reach, self._catalog, self._publisher)
-        self._renewer = Renewer(self._servers, now)
-        self._listeners: Listeners | None = None
+        self._renewer = RedisRenewer(self._servers, now)
+        self._listeners: RedisListeners | None = None
         self._background: set[asyncio.Task[object]] = set()
         self._letters = RedisDeadLetters(self._reach, self._catalog, self._publisher)
         self._journal = RedisJournal(self._reach, self._catalog)
@@ -106,7 +107,7 @@ class RedisBroker:
     @property
     def connection_counts(self) -> ChannelCounts:
         """Connections that this process opened to Redis so far, and how many of them have ended."""
-        return ChannelCounts(channel_opens=Link.opened, channel_closes=Link.ended)
+        return ChannelCounts(channel_opens=RedisConnection.opened, channel_closes=RedisConnection.ended)
 
     @property
     def dead_letters(self) -> RedisDeadLetters:
@@ -129,7 +130,7 @@ class RedisBroker:
         """Connect, so that a wrong address or password is known now."""
         if self._listeners is None:
             await self._servers.open()
-            self._listeners = Listeners(self._servers, self._catalog.partitions_of, self._fetcher)
+            self._listeners = RedisListeners(self._servers, self._catalog.partitions_of, self._fetcher)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -147,7 +148,7 @@ class RedisBroker:
         self._servers.close()
         self._renewer.close()
 
-    def _open(self) -> Listeners:
+    def _open(self) -> RedisListeners:
         if self._listeners is None or self._servers.closed:
             raise BrokerClosed(f"The Redis broker on {self._target.shown}")
         return self._listeners
@@ -222,7 +223,7 @@ class RedisBroker:
     ) -> list[Delivery]:
         """Pull once; what a cancelled caller does not get is handed back."""
         listeners = self._open()
-        ahead = self._fetcher.claim(Order(queue, group, worker, length_ms, max_bytes or 0), limit)
+        ahead = self._fetcher.claim(PullOrder(queue, group, worker, length_ms, max_bytes or 0), limit)
         if ahead:
             return ahead
         pulling = asyncio.get_running_loop().create_task(
@@ -247,7 +248,7 @@ class RedisBroker:
         """Hand back what was fetched for somebody who does not want it any more."""
         self._in_background(self._settler.settle([HandBack(delivery.ack_id) for delivery in deliveries]))
 
-    def _lost(self, order: Order, token: str) -> None:
+    def _lost(self, order: PullOrder, token: str) -> None:
         self._in_background(self._taker.give_back(order, token))
 
     def _in_background(self, errand: object) -> None:
@@ -307,12 +308,12 @@ class RedisBroker:
         await self._reach.run_each("forget", forgotten)
         for queue in queues.values():
             if queue.spec.older:
-                await grow_up(self._reach, self._catalog, queue)
+                await finish_repartitioning(self._reach, self._catalog, queue)
         await self._shared.forget()
         await self._journal.trim_all({name: queue.spec for name, queue in queues.items()})
         return changes
 
-    async def _look_after(self, queues: Sequence[Known]) -> int:
+    async def _look_after(self, queues: Sequence[QueueConfig]) -> int:
         """Do what time asks for in all groups, and move what is in inboxes."""
         changes = 0
         left = [queue.at(partition) for queue in queues if queue.groups for partition in queue.partitions]
@@ -331,10 +332,10 @@ class RedisBroker:
 
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""
-        return await survey.stats(self._reach, await self._catalog.all())
+        return await stats.stats(self._reach, await self._catalog.all())
 
 
-def _care_of(queue: Known) -> tuple[QueueName, tuple[str, ...], tuple[str, ...]]:
+def _care_of(queue: QueueConfig) -> tuple[QueueName, tuple[str, ...], tuple[str, ...]]:
     """Return queue, keys and arguments of `maintain.lua`."""
     blocks = (key for group in queue.groups for key in keys.block(queue.name, group, queue.partition))
     return queue.name, (*keys.step(queue.name, queue.partition), *blocks), tuple(queue.groups)

@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from godwit.brokers.contract import PUBLISH_CHUNK
-from godwit.brokers.redis import keys
-from godwit.brokers.redis.catalog import Catalog
-from godwit.brokers.redis.publish import Publisher
-from godwit.brokers.redis.reach import Reach
+from godwit.brokers.redis.client.script_runner import ScriptRunner
+from godwit.brokers.redis.layout import keys
+from godwit.brokers.redis.layout.catalog import Catalog
+from godwit.brokers.redis.publish.publisher import RedisPublisher
 from godwit.core.errors import GodwitError, PartialPublish, QueueFull
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
@@ -31,7 +31,7 @@ _FIELDS: Final = frozenset({"payload", "data", "id", "type", "priority", "orderi
 class Inbox:
     """Moves entries from inboxes into their queues."""
 
-    def __init__(self, reach: Reach, catalog: Catalog, publisher: Publisher) -> None:
+    def __init__(self, reach: ScriptRunner, catalog: Catalog, publisher: RedisPublisher) -> None:
         self._reach, self._catalog, self._publisher = reach, catalog, publisher
 
     async def move(self, queue: QueueName, *, most: int | None = None) -> int:

@@ -9,13 +9,13 @@ import msgspec
 
 from godwit.brokers.arguments import check_limit, check_reader
 from godwit.brokers.contract import ShardEnds, Snapshot
-from godwit.brokers.redis import keys
-from godwit.brokers.redis.catalog import Catalog
-from godwit.brokers.redis.compact import first_seq, written_out
-from godwit.brokers.redis.partitions import share
-from godwit.brokers.redis.reach import Reach
-from godwit.brokers.redis.settling import Shard
-from godwit.brokers.redis.survey import snapshot
+from godwit.brokers.redis.client.script_runner import ScriptRunner
+from godwit.brokers.redis.layout import keys
+from godwit.brokers.redis.layout.catalog import Catalog
+from godwit.brokers.redis.layout.compact_chunks import first_seq, written_out
+from godwit.brokers.redis.layout.partitions import share
+from godwit.brokers.redis.settle import Shard
+from godwit.brokers.redis.stats import snapshot
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
 from godwit.core.journal.shards import Position, shard_name, shard_parts
@@ -29,7 +29,7 @@ _decode_counters: Final = msgspec.msgpack.Decoder(list[int]).decode
 class RedisJournal:
     """The journals of all queues of a server."""
 
-    def __init__(self, reach: Reach, catalog: Catalog) -> None:
+    def __init__(self, reach: ScriptRunner, catalog: Catalog) -> None:
         self._reach, self._catalog = reach, catalog
 
     async def shards(self) -> Mapping[str, ShardEnds]:

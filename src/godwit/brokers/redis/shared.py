@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from godwit.brokers.contract import SharedEntry
-from godwit.brokers.redis import keys
-from godwit.brokers.redis.link import Argument
-from godwit.brokers.redis.reach import Reach
+from godwit.brokers.redis.client.connection import Argument
+from godwit.brokers.redis.client.script_runner import ScriptRunner
+from godwit.brokers.redis.layout import keys
 from godwit.core.clock import milliseconds
 from godwit.core.limits import bounded
 
@@ -20,7 +20,7 @@ AT_ONCE: Final = 1_000
 class RedisShared:
     """Values in one hash, with versions and ttls."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: ScriptRunner) -> None:
         self._reach = reach
 
     async def _run(self, *arguments: Argument) -> Any:

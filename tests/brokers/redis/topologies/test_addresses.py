@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from godwit.brokers.redis import RedisBroker
-from godwit.brokers.redis.address import Kind, Target
-from godwit.brokers.redis.replies import Refused
-from godwit.brokers.redis.topology import Cluster, Sentinels, slot_of
+from godwit.brokers.redis.client.errors import Refused
+from godwit.brokers.redis.client.topology import Cluster, Sentinels, slot_of
+from godwit.brokers.redis.url import RedisUrl, TopologyKind
 from godwit.core.errors import BrokerUnavailable, InvalidSetting
 from tests.servers.processes import free_ports
 from tests.servers.redis import fresh
@@ -22,16 +22,16 @@ pytestmark = pytest.mark.xdist_group("redis-cluster")
 
 
 def test_a_url_names_nodes_of_a_cluster() -> None:
-    target = Target.from_url("redis+cluster://me:p%2Css@one:7000,[::1]:7001,three")
-    assert target.kind is Kind.CLUSTER
+    target = RedisUrl.from_url("redis+cluster://me:p%2Css@one:7000,[::1]:7001,three")
+    assert target.kind is TopologyKind.CLUSTER
     assert [(seed.host, seed.port) for seed in target.seeds] == [("one", 7000), ("::1", 7001), ("three", 6379)]
     assert (target.data.username, target.data.password) == ("me", "p,ss")
     assert target.shown == "redis+cluster://one:7000,[::1]:7001,three:6379"
 
 
 def test_a_url_names_sentinels_and_their_master() -> None:
-    target = Target.from_url("redis+sentinel://:secret@one,two:1234/the-master/2?sentinel_password=other")
-    assert (target.kind, target.master, target.data.database) == (Kind.SENTINEL, "the-master", 2)
+    target = RedisUrl.from_url("redis+sentinel://:secret@one,two:1234/the-master/2?sentinel_password=other")
+    assert (target.kind, target.master, target.data.database) == (TopologyKind.SENTINEL, "the-master", 2)
     assert [(seed.host, seed.port, seed.password) for seed in target.seeds] == [
         ("one", 26379, "other"), ("two", 1234, "other"),
     ]  # fmt: skip
@@ -50,7 +50,7 @@ def test_a_url_names_sentinels_and_their_master() -> None:
 )  # fmt: skip
 def test_a_url_that_can_mean_nothing_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        Target.from_url(url)
+        RedisUrl.from_url(url)
     assert "secret" not in str(caught.value)
 
 
@@ -63,7 +63,7 @@ def test_slots_are_those_of_the_server(key: str) -> None:
 
 
 def test_a_cluster_learns_from_its_map_and_from_redirections() -> None:
-    cluster = Cluster(Target.from_url("redis+cluster://seed:1"))
+    cluster = Cluster(RedisUrl.from_url("redis+cluster://seed:1"))
     asked = cluster.target.seeds[0]
     assert cluster.address_of("orders") is None
     slots = [[0, 8_000, [b"", 1, b"id"]], [8_001, 16_383, [b"other", 2, b"id"], [b"replica", 3, b"id"]]]
@@ -80,14 +80,14 @@ def test_a_cluster_learns_from_its_map_and_from_redirections() -> None:
 
 
 def test_who_answered_last_is_asked_first() -> None:
-    sentinels = Sentinels(Target.from_url("redis+sentinel://one,two/name"))
+    sentinels = Sentinels(RedisUrl.from_url("redis+sentinel://one,two/name"))
     sentinels.learn(sentinels.asked()[1], [[b"10.0.0.1", b"7000"], []])
     assert [one.host for one in sentinels.asked()] == ["two", "one"]
     assert [one.place for one in sentinels.addresses()] == ["10.0.0.1:7000"]
 
 
 def test_the_newest_answer_is_that_of_the_highest_epoch() -> None:
-    sentinels = Sentinels(Target.from_url("redis+sentinel://one/name"))
+    sentinels = Sentinels(RedisUrl.from_url("redis+sentinel://one/name"))
     (asked,) = sentinels.asked()
     newest_first = [
         sentinels.newness_of(
@@ -96,7 +96,7 @@ def test_the_newest_answer_is_that_of_the_highest_epoch() -> None:
         for epoch in (b"10", b"9")
     ]
     assert newest_first[0] > newest_first[1]
-    cluster = Cluster(Target.from_url("redis+cluster://seed:1"))
+    cluster = Cluster(RedisUrl.from_url("redis+cluster://seed:1"))
     slots = [[0, 16_383, [b"", 1, b"id"]]]
     texts = (b"cluster_state:ok\r\ncluster_current_epoch:10\r\n", b"cluster_state:ok\r\ncluster_current_epoch:9\r\n")
     cut_off = b"cluster_state:fail\r\ncluster_current_epoch:11\r\n"

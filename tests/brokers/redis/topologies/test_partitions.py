@@ -11,9 +11,10 @@ from random import Random
 import pytest
 
 from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack
-from godwit.brokers.redis import RedisBroker, keys
-from godwit.brokers.redis.partitions import Laid, by_path, partition_of, path_of
-from godwit.brokers.redis.topology import slot_of
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.client.topology import slot_of
+from godwit.brokers.redis.layout import keys
+from godwit.brokers.redis.layout.partitions import LaidMessages, by_path, partition_of, path_of
 from godwit.core.clock import ManualClock
 from godwit.core.errors import InvalidSetting, PartialPublish, QueueFull
 from godwit.core.failures.failure import FailureKind
@@ -74,7 +75,7 @@ def test_growing_moves_keys_to_new_partitions_only() -> None:
 
 
 def test_a_key_is_looked_for_where_it_was_and_published_where_it_belongs() -> None:
-    spec = Laid(name=Q, partitions=6, older=(1, 3))
+    spec = LaidMessages(name=Q, partitions=6, older=(1, 3))
     for key in map(str, range(200)):
         path = path_of(key, spec)
         assert path == tuple(dict.fromkeys((0, partition_of(key, 3), partition_of(key, 6))))
@@ -82,7 +83,7 @@ def test_a_key_is_looked_for_where_it_was_and_published_where_it_belongs() -> No
 
 
 def test_messages_made_together_go_together_and_all_partitions_get_as_many() -> None:
-    spec, shares, paths = Laid(name=Q, partitions=6), Counter[int](), 0
+    spec, shares, paths = LaidMessages(name=Q, partitions=6), Counter[int](), 0
     for _ in range(5_000):  # some 3,000 families: by chance alone their shares differ by a few in a hundred
         ids = [new_message_id() for _ in range(20)]
         parts = by_path([Envelope(one, Q, b"null", 4, 0) for one in ids], range(20), spec)

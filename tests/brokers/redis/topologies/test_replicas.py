@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from godwit.brokers.redis import RedisBroker, reach
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.client import script_runner
 from godwit.brokers.urls import connect
 from godwit.core.errors import InvalidSetting, NotReplicated, PartialPublish
 from godwit.core.messages.envelope import seal
@@ -49,7 +50,7 @@ async def test_a_publish_returns_when_a_replica_has_it(program: Program, option:
 
 
 async def test_without_a_replica_the_publish_says_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "REPLICAS_MS", 200)
+    monkeypatch.setattr(script_runner, "REPLICAS_MS", 200)
     pair = fresh_pair("redis")
     async with RedisBroker(pair.master.url) as broker:
         await broker.declare(CAREFUL)
@@ -62,7 +63,7 @@ async def test_without_a_replica_the_publish_says_what_is_not_known(monkeypatch:
         with pytest.raises(NotReplicated):
             await broker.publish(many)
         pair.replica.start()
-        monkeypatch.setattr(reach, "REPLICAS_MS", PATIENT_MS)
+        monkeypatch.setattr(script_runner, "REPLICAS_MS", PATIENT_MS)
         pair.await_replica()
         (receipt,) = await broker.publish([envelope])
         assert not receipt.fresh, "it was there all the time, and is recognised"
@@ -86,7 +87,7 @@ async def test_a_repetition_is_not_confirmed_before_replicas_have_the_message(
         many = [seal(Message(queue=Q, id=f"n{number}")) for number in range(3)]
         os.kill(pair.replica.pid, signal.SIGSTOP)
         try:
-            monkeypatch.setattr(reach, "REPLICAS_MS", 200)
+            monkeypatch.setattr(script_runner, "REPLICAS_MS", 200)
             for broker, messages in ((first, many), (first, many), (second, many), (second, many[:1])):
                 with pytest.raises(NotReplicated):
                     await broker.publish(messages)
@@ -96,7 +97,7 @@ async def test_a_repetition_is_not_confirmed_before_replicas_have_the_message(
 
 async def test_other_answers_than_success_do_not_wait_for_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that does not know the newest settings learns them also while no replica is there."""
-    monkeypatch.setattr(reach, "REPLICAS_MS", 100)
+    monkeypatch.setattr(script_runner, "REPLICAS_MS", 100)
     server = fresh()
     async with RedisBroker(server.url) as first, RedisBroker(server.url) as second:
         await first.declare(CAREFUL)
@@ -107,7 +108,7 @@ async def test_other_answers_than_success_do_not_wait_for_replicas(monkeypatch: 
 
 
 async def test_chunks_confirmed_before_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "REPLICAS_MS", PATIENT_MS)
+    monkeypatch.setattr(script_runner, "REPLICAS_MS", PATIENT_MS)
     pair = fresh_pair("redis")
     async with RedisBroker(pair.master.url) as broker:
         await broker.declare(CAREFUL)
@@ -119,7 +120,7 @@ async def test_chunks_confirmed_before_are_named(monkeypatch: pytest.MonkeyPatch
         async def store(*args: object, **options: object) -> object:
             chunks.append(args)
             if len(chunks) > 1:
-                monkeypatch.setattr(reach, "REPLICAS_MS", 300)
+                monkeypatch.setattr(script_runner, "REPLICAS_MS", 300)
                 pair.replica.kill()
             return await run(*args, **options)  # type: ignore[arg-type]
 
@@ -153,7 +154,7 @@ async def test_a_publish_may_ask_for_replicas_that_its_queue_does_not(monkeypatc
             assert client.xlen("godwit:{orders}:l1:default") == 473
         assert calls(pair.master, "wait") >= before + 5
         pair.replica.kill()
-        monkeypatch.setattr(reach, "REPLICAS_MS", 100)
+        monkeypatch.setattr(script_runner, "REPLICAS_MS", 100)
         with pytest.raises(NotReplicated, match="0 of 1 replicas"):
             await broker.publish([seal(Message(queue=Q))], min_replicas=1)
         await broker.declare(CAREFUL)
@@ -166,7 +167,7 @@ async def test_a_publish_may_ask_for_replicas_that_its_queue_does_not(monkeypatc
 
 
 async def test_each_partition_waits_for_its_own_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "REPLICAS_MS", 100)
+    monkeypatch.setattr(script_runner, "REPLICAS_MS", 100)
     async with RedisBroker(fresh_cluster().url) as broker:
         await broker.declare(QueueSpec(name=Q, partitions=6))
         many = [seal(Message(queue=Q)) for _ in range(20)]
@@ -184,7 +185,7 @@ async def test_an_application_says_so_where_it_publishes(monkeypatch: pytest.Mon
         await mq.enqueue_many([Message(queue=Q), Message(queue=Q)], min_replicas=1)
         assert calls(pair.master, "wait") >= before + 2
         pair.replica.kill()
-        monkeypatch.setattr(reach, "REPLICAS_MS", 100)
+        monkeypatch.setattr(script_runner, "REPLICAS_MS", 100)
         with pytest.raises(NotReplicated):
             await mq.enqueue(Message(queue=Q), min_replicas=1)
         await mq.enqueue(Message(queue=Q))

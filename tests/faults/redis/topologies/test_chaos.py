@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from godwit.brokers.redis import keys
-from godwit.brokers.redis.topology import slot_of
+from godwit.brokers.redis.client.topology import slot_of
+from godwit.brokers.redis.layout import keys
 from tests.conformance.harness import Q
 from tests.faults.crew import Crew
 from tests.faults.record import lines_of, read_all

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from godwit.brokers.redis import RedisBroker, reach
-from godwit.brokers.redis.topology import slot_of
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.client import script_runner
+from godwit.brokers.redis.client.topology import slot_of
 from godwit.core.errors import NotReplicated
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId, QueueName
@@ -110,7 +111,7 @@ async def test_what_a_failover_loses_was_confirmed_without_min_replicas_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two queues on the same servers, whose replica is stuck for a while: one waits for it, the other does not."""
-    monkeypatch.setattr(reach, "REPLICAS_MS", 1_000)
+    monkeypatch.setattr(script_runner, "REPLICAS_MS", 1_000)
     careful, quick = QueueName("careful"), QueueName("quick")
     with redis_sentinels() as group:
         async with RedisBroker(group.url) as broker:

@@ -21,7 +21,7 @@ from godwit.admin.doctor.redis.asking import ask_cluster, ask_sentinels, url_at
 from godwit.admin.doctor.redis.facts import gather
 from godwit.admin.doctor.redis.groups import examine_groups
 from godwit.brokers.redis import RedisBroker
-from godwit.brokers.redis.address import Kind, Target
+from godwit.brokers.redis.url import RedisUrl, TopologyKind
 from godwit.brokers.urls import connect
 from godwit.config import without_password
 from godwit.core.clock import SYSTEM_CLOCK, Clock
@@ -32,10 +32,10 @@ TIMEOUT_SECONDS: Final = 5.0
 
 async def examine(url: str, *, span: timedelta, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:
     """Look at the servers a URL names."""
-    target = Target.from_url(url)
-    if target.kind is Kind.SINGLE:
+    target = RedisUrl.from_url(url)
+    if target.kind is TopologyKind.SINGLE:
         return [*chain(*await _together(_server(url, span, clock), _journals(url, span)))]
-    if target.kind is Kind.SENTINEL:
+    if target.kind is TopologyKind.SENTINEL:
         facts, master = await ask_sentinels(target)
         above = [topologies.sentinels(facts)]
         masters = [master] if master is not None else []

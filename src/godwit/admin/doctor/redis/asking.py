@@ -8,17 +8,17 @@ from urllib.parse import urlsplit, urlunsplit
 import hiredis
 
 from godwit.admin.doctor.redis.topologies import ClusterFacts, SentinelFacts, read_nodes
-from godwit.brokers.redis.address import Address, Target
-from godwit.brokers.redis.link import Link
-from godwit.brokers.redis.replies import LinkLost, Refused, unavailable
-from godwit.brokers.redis.topology import Cluster
+from godwit.brokers.redis.client.connection import RedisConnection
+from godwit.brokers.redis.client.errors import LinkLost, Refused, unavailable
+from godwit.brokers.redis.client.topology import Cluster
+from godwit.brokers.redis.url import RedisUrl, ServerAddress
 
 _SECONDS = 5.0
 
 
-async def ask(address: Address, *commands: tuple[str, ...]) -> list[Any]:
+async def ask(address: ServerAddress, *commands: tuple[str, ...]) -> list[Any]:
     """Send commands to one server; errors are values."""
-    link = Link(address)
+    link = RedisConnection(address)
     await link.open(_SECONDS)
     try:
         return await link.send(*commands)
@@ -26,7 +26,7 @@ async def ask(address: Address, *commands: tuple[str, ...]) -> list[Any]:
         link.close()
 
 
-async def ask_cluster(target: Target) -> tuple[ClusterFacts, dict[int, str]]:
+async def ask_cluster(target: RedisUrl) -> tuple[ClusterFacts, dict[int, str]]:
     """Return what the first node that answers says, and the masters of all slots."""
     problem: LinkLost | Refused = LinkLost("nobody was asked")
     for seed in target.seeds:
@@ -41,7 +41,7 @@ async def ask_cluster(target: Target) -> tuple[ClusterFacts, dict[int, str]]:
     raise unavailable(target.shown, problem)
 
 
-async def ask_sentinels(target: Target) -> tuple[SentinelFacts, str | None]:
+async def ask_sentinels(target: RedisUrl) -> tuple[SentinelFacts, str | None]:
     """Return what the sentinels say, and where the master is."""
     silent: list[str] = []
     answers: list[list[Any]] = []

@@ -9,8 +9,8 @@ import msgspec
 
 from godwit.admin.doctor.findings import RANK, Finding, Severity, note, ok, problem, warning
 from godwit.brokers.contract import ShardEnds
-from godwit.brokers.redis import keys
-from godwit.brokers.redis.topology import SLOTS, slot_of
+from godwit.brokers.redis.client.topology import SLOTS, slot_of
+from godwit.brokers.redis.layout import keys
 from godwit.core.journal.shards import shard_parts
 
 ENOUGH_SENTINELS: Final = 3
