@@ -32,10 +32,10 @@ PASSAGES = {
 def points() -> set[str]:
     """Return the names of all fault points in the source, those made from the names of calls included."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
-    found = set(re.findall(r'reach\("([\w.]+)"\)', text))
-    made = re.findall(r'reach\(f"([^"]*)"\)', text)
+    found = set(re.findall(r'fault_point\("([\w.]+)"\)', text))
+    made = re.findall(r'fault_point\(f"([^"]*)"\)', text)
     assert made == ["sqlite.{call.name}"], "a new kind of fault point: let this test find its names"
-    assert len(found) + len(made) == len(re.findall(r"\breach\(", text))
+    assert len(found) + len(made) == len(re.findall(r"\bfault_point\(", text))
     return found | {f"sqlite.{name}" for name in re.findall(r'\b(?:write|submit)\(\s*"(\w+)"', text)}
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from godwit.brokers.memory.group import Group
+from godwit.brokers.memory.group import MemoryGroup
 from godwit.core.clock import ManualClock
 from godwit.core.names import QueueName
 from godwit.messagequeue import InternalMessage, MessageQueue, SubscriptionOptions
@@ -165,7 +165,7 @@ def janitors() -> int:
     return sum(thread.name == "godwit-messagequeue-janitor" for thread in threading.enumerate())
 
 
-def held_by(group: Group) -> dict[str, int]:
+def held_by(group: MemoryGroup) -> dict[str, int]:
     """Return the sizes of everything in a group that holds copies."""
     parts: tuple[Sized, ...] = (group.by_id, group.keys, group.leases, group.letters, group.delayed, group.expiring)
     sizes = dict(zip(("by_id", "keys", "leases", "letters", "delayed", "expiring"), map(len, parts), strict=True))

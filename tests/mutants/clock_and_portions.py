@@ -17,14 +17,14 @@ LONG_OUTAGE: Final = (
 MUTANTS: Final = (
     Mutant(
         name="memory: outages add up",
-        file="brokers/memory/care.py",
+        file="brokers/memory/maintain.py",
         old="            copy.deadline_ms = now_ms + length_ms\n",
         new="            copy.deadline_ms += length_ms\n",
         tests=conformance("memory", (LONG_OUTAGE,)),
     ),
     Mutant(
         name="sqlite: an outage moves a lease by one length from its old deadline",
-        file="brokers/sqlite/care.py",
+        file="brokers/sqlite/maintain.py",
         old="                lease.until = now_ms + lease.length\n",
         new="                lease.until += lease.length\n",
         tests=conformance("sqlite", (LONG_OUTAGE,)),

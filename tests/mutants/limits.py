@@ -174,7 +174,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: sqlite looks for queues of any name",
-        file="brokers/sqlite/work.py",
+        file="brokers/sqlite/layout/step.py",
         old="        if queue is None and is_name(name):\n",
         new="        if queue is None:\n",
         tests=seen_by(

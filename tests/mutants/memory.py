@@ -15,14 +15,14 @@ def seen_by(*names: str) -> tuple[str, ...]:
 MUTANTS: Final = (
     Mutant(
         name="no fence: any ack id of a group settles its oldest lease",
-        file="brokers/memory/settling.py",
+        file="brokers/memory/settle.py",
         old="copy = held.pop(settlement.ack_id, None)",
         new="copy = held.pop(settlement.ack_id, None) or (held.popitem()[1] if held else None)",
         tests=seen_by("promise_03_fencing.py::test_a_late_ack_does_not_settle_the_next_holders_delivery"),
     ),
     Mutant(
         name="a stale ack id stops the rest of its batch",
-        file="brokers/memory/settling.py",
+        file="brokers/memory/settle.py",
         old="            refused.append(settlement.ack_id)\n            continue\n",
         new="            refused.append(settlement.ack_id)\n            break\n",
         tests=seen_by("promise_03_fencing.py::test_a_batch_settles_what_is_valid_and_returns_the_rest_in_order"),
@@ -58,14 +58,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="a crash is not counted",
-        file="brokers/memory/care.py",
+        file="brokers/memory/maintain.py",
         old="        copy.crashes += 1\n",
         new="",
         tests=seen_by("promise_05_counters.py::test_a_lease_that_runs_out_counts_as_a_crash"),
     ),
     Mutant(
         name="handing back burns an attempt",
-        file="brokers/memory/settling.py",
+        file="brokers/memory/settle.py",
         old="            copy.attempt -= 1\n",
         new="",
         tests=seen_by("promise_05_counters.py::test_handing_back_counts_as_nothing"),
@@ -79,21 +79,21 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="a failure counts as a crash too",
-        file="brokers/memory/settling.py",
+        file="brokers/memory/settle.py",
         old="            copy.failures += 1\n",
         new="            copy.failures += 1\n            copy.crashes += 1\n",
         tests=seen_by("promise_05_counters.py::test_a_retry_counts_as_a_failure"),
     ),
     Mutant(
         name="poison one crash late",
-        file="brokers/memory/care.py",
+        file="brokers/memory/maintain.py",
         old="copy.crashes >= spec.max_crashes",
         new="copy.crashes > spec.max_crashes",
         tests=seen_by("promise_05_counters.py::test_max_crashes_isolates_a_message_as_poison"),
     ),
     Mutant(
         name="an expired message is delivered",
-        file="brokers/memory/care.py",
+        file="brokers/memory/maintain.py",
         old="    if group.expiring and group.expiring[0][0] <= now_ms:\n",
         new="    if group.expiring and group.expiring[0][0] < 0:\n",
         tests=seen_by("promise_09_expiry.py::test_a_message_past_its_expiry_is_a_dead_letter_and_not_delivered"),
@@ -149,7 +149,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="the journal's seq is the number of rows held",
-        file="brokers/memory/shard.py",
+        file="brokers/memory/journal.py",
         old="        first = self.seq + 1\n",
         new="        self.seq = sum(1 + c[1] - c[0] for c in self.chunks[self.start:])\n        first = self.seq + 1\n",
         tests=seen_by("port_journal.py::test_seq_goes_on_after_everything_was_trimmed"),
@@ -170,21 +170,21 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="an outage is not forgiven",
-        file="brokers/memory/care.py",
+        file="brokers/memory/maintain.py",
         old="if group.spec.forgive_outages and gap_ms > min(group.leases):",
         new="if False:",
         tests=seen_by("promise_05_counters.py::test_an_outage_moves_open_leases_forward_once_by_one_lease"),
     ),
     Mutant(
         name="an outage is forgiven again and again",
-        file="brokers/memory/care.py",
+        file="brokers/memory/maintain.py",
         old="    group.looked_after_ms = now_ms\n",
         new="",
         tests=seen_by("promise_05_counters.py::test_an_outage_moves_open_leases_forward_once_by_one_lease"),
     ),
     Mutant(
         name="a replay keeps the counters",
-        file="brokers/memory/letters.py",
+        file="brokers/memory/dead_letters.py",
         old="        copy.errors = letter.errors\n",
         new="        copy.errors, copy.attempt = letter.errors, letter.attempt\n",
         tests=seen_by(
@@ -193,14 +193,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="a dead letter loses its error history",
-        file="brokers/memory/letters.py",
+        file="brokers/memory/dead_letters.py",
         old="        errors=copy.errors,\n",
         new="        errors=(),\n",
         tests=seen_by("promise_06_dead_letters.py::test_a_dead_letter_keeps_id_times_key_body_counters_and_history"),
     ),
     Mutant(
         name="trimming ignores readers",
-        file="brokers/memory/shard.py",
+        file="brokers/memory/journal.py",
         old="(oldest.at_ms >= keep_from_ms or oldest.last_seq > read_by_all)",
         new="oldest.at_ms >= keep_from_ms",
         tests=seen_by("port_journal.py::test_a_committed_reader_holds_trimming_by_age_back"),
@@ -221,7 +221,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="the low lane starves",
-        file="brokers/memory/taking.py",
+        file="brokers/memory/pull.py",
         old="group.pulls % LOWEST_FIRST_EVERY == LOWEST_FIRST_EVERY - 1",
         new="group.pulls < 0",
         tests=seen_by("promise_07_order.py::test_every_tenth_pull_that_delivers_begins_with_the_lowest_lane"),
@@ -249,7 +249,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="a lease longer than the outage moves too",
-        file="brokers/memory/care.py",
+        file="brokers/memory/maintain.py",
         old="        if length_ms >= gap_ms:\n            continue\n",
         new="",
         tests=seen_by("promise_05_counters.py::test_of_two_leases_only_the_one_shorter_than_the_outage_moves"),

@@ -27,14 +27,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: a lease that was taken back can still be settled",
-        file="brokers/sqlite/care.py",
+        file="brokers/sqlite/maintain.py",
         old="            del block.open[lease.place]\n            due.append((block, lease))\n",
         new="            due.append((block, lease))\n",
         tests=seen_by("promise_03_fencing.py::test_a_late_ack_does_not_settle_the_next_holders_delivery"),
     ),
     Mutant(
         name="sqlite: a returned message goes to the tail",
-        file="brokers/sqlite/copies.py",
+        file="brokers/sqlite/layout/copies.py",
         old="    copy.returned = 1\n",
         new="    copy.returned = 0\n",
         tests=seen_by("promise_07_order.py::test_a_retried_message_comes_before_those_never_delivered"),
@@ -55,7 +55,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: ids are remembered though their chunk was refused",
-        file="brokers/sqlite/ids.py",
+        file="brokers/sqlite/layout/ids.py",
         old="            seen.add(envelope.id)\n",
         new=(
             "            seen.add(envelope.id)\n"
@@ -65,7 +65,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: a crash is not counted",
-        file="brokers/sqlite/care.py",
+        file="brokers/sqlite/maintain.py",
         old="        copy.crashes += 1\n",
         new="",
         tests=seen_by("promise_05_counters.py::test_a_lease_that_runs_out_counts_as_a_crash"),
@@ -86,14 +86,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: an expired message is delivered",
-        file="brokers/sqlite/care.py",
+        file="brokers/sqlite/maintain.py",
         old="    if group.expiring:\n",
         new="    if group.expiring < 0:\n",
         tests=seen_by("promise_09_expiry.py::test_a_message_past_its_expiry_is_a_dead_letter_and_not_delivered"),
     ),
     Mutant(
         name="sqlite: a nack releases the ordering key",
-        file="brokers/sqlite/copies.py",
+        file="brokers/sqlite/layout/copies.py",
         old="        store_alone(work, group, copy)\n    wait(work, group, copy, now_ms)\n",
         new=(
             "        store_alone(work, group, copy)\n    wait(work, group, copy, now_ms)\n"
@@ -103,7 +103,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: a delayed head does not block its key",
-        file="brokers/sqlite/copies.py",
+        file="brokers/sqlite/layout/copies.py",
         old='INTO broker_heads VALUES (?, ?)", row).rowcount:',
         new='INTO broker_heads VALUES (?, ?)", row).rowcount and not group.delayed:',
         tests=seen_by("promise_07_order.py::test_a_delayed_head_blocks_its_key_and_no_other"),
@@ -131,7 +131,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: the journal's seq restarts when no row is held",
-        file="brokers/sqlite/work.py",
+        file="brokers/sqlite/layout/step.py",
         old="        queue.seq += n\n",
         new=(
             '        held = self._chunks or self.execute("SELECT 1 FROM broker_journal").fetchone()\n'
@@ -141,21 +141,21 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: time goes back with the clock",
-        file="brokers/sqlite/work.py",
+        file="brokers/sqlite/layout/step.py",
         old="queue.at = max(queue.at, self.clock.now_ms(), self._floors.get(queue.shard_id, 0))",
         new="queue.at = self.clock.now_ms()",
         tests=seen_by("port_journal.py::test_at_never_decreases_when_the_clock_jumps_back"),
     ),
     Mutant(
         name="sqlite: depth forgets what is leased",
-        file="brokers/sqlite/rows.py",
+        file="brokers/sqlite/layout/rows.py",
         old="return self.ready + self.blocked + self.delayed + self.leased",
         new="return self.ready + self.blocked + self.delayed",
         tests=seen_by("promise_11_bookkeeping.py::test_depth_is_that_of_the_group_after_the_step"),
     ),
     Mutant(
         name="sqlite: the journal is written in a transaction of its own",
-        file="brokers/sqlite/work.py",
+        file="brokers/sqlite/layout/step.py",
         old="            self.executemany(INSERT_CHUNK, self._chunks)\n",
         new=(
             '            self.execute("COMMIT")\n            self.execute("BEGIN IMMEDIATE")\n'
@@ -172,35 +172,35 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: a publish is answered before the disk has it",
-        file="brokers/sqlite/writer.py",
+        file="brokers/sqlite/writer/writer.py",
         old="            self._transactions.write_through(calls)  # others go on meanwhile\n",
         new="",
         tests=("tests/brokers/sqlite/test_writing.py::test_publishes_are_written_through_and_pulls_are_not",),
     ),
     Mutant(
         name="sqlite: others are kept out while a publish waits for the disk",
-        file="brokers/sqlite/transactions.py",
+        file="brokers/sqlite/writer/transactions.py",
         old='            execute("COMMIT")\n',
         new='            execute("COMMIT")\n            self.write_through(calls)\n',
         tests=("tests/brokers/sqlite/test_writing.py::test_others_go_on_while_a_publish_waits_for_the_disk",),
     ),
     Mutant(
         name="sqlite: an outage is not forgiven",
-        file="brokers/sqlite/care.py",
+        file="brokers/sqlite/maintain.py",
         old="if group.spec.forgive_outages and gap_ms > 0:",
         new="if False:",
         tests=seen_by("promise_05_counters.py::test_an_outage_moves_open_leases_forward_once_by_one_lease"),
     ),
     Mutant(
         name="sqlite: an outage is forgiven again and again",
-        file="brokers/sqlite/care.py",
+        file="brokers/sqlite/maintain.py",
         old="        group.looked_at = now_ms  #",
         new="        #",
         tests=seen_by("promise_05_counters.py::test_an_outage_moves_open_leases_forward_once_by_one_lease"),
     ),
     Mutant(
         name="sqlite: a lease longer than the outage moves too",
-        file="brokers/sqlite/care.py",
+        file="brokers/sqlite/maintain.py",
         old='blocks_of(work, group, " AND shortest < ?", gap_ms):\n        for lease in block.open.values():\n'
         "            if lease.length < gap_ms and",
         new="blocks_of(work, group):\n        for lease in block.open.values():\n            if",
@@ -208,7 +208,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: a replay keeps the counters",
-        file="brokers/sqlite/letters.py",
+        file="brokers/sqlite/dead_letters.py",
         old="        copy.errors = letter.errors\n",
         new="        copy.errors, copy.attempt = letter.errors, letter.attempt\n",
         tests=seen_by(
@@ -217,7 +217,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: a dead letter loses its error history",
-        file="brokers/sqlite/letters.py",
+        file="brokers/sqlite/dead_letters.py",
         old="        errors=decode_errors(letter.errors),\n",
         new="        errors=(),\n",
         tests=seen_by("promise_06_dead_letters.py::test_a_dead_letter_keeps_id_times_key_body_counters_and_history"),
@@ -231,7 +231,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: purging removes what is leased",
-        file="brokers/sqlite/clearing.py",
+        file="brokers/sqlite/removal.py",
         old="cleared = clear_group(work, group, waiting_only=True)",
         new="cleared = clear_group(work, group, waiting_only=False)",
         tests=seen_by("cancel_and_purge.py::test_purging_deletes_everything_that_waits_in_every_group_and_counts_it"),
@@ -259,7 +259,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: a group added later gets old messages",
-        file="brokers/sqlite/rows.py",
+        file="brokers/sqlite/layout/rows.py",
         old="return (*(queue.turn,) * 4, *(0,) * (len(_COUNTERS) - 7), letter_seq, 0, now_ms)",
         new="return (0, 0, 0, 0, queue.turn, *(0,) * (len(_COUNTERS) - 8), letter_seq, 0, now_ms)",
         tests=seen_by("promise_01_durable_publish.py::test_a_group_added_later_starts_empty"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from godwit.brokers.contract import Ack, GiveUp, Nack
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.brokers.sqlite.work import SHARD_BITS
+from godwit.brokers.sqlite.layout.step import SHARD_BITS
 from godwit.brokers.urls import connect
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.chunks import encode_chunk

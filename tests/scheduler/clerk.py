@@ -60,9 +60,9 @@ def open_manager(folder: Path, store_url: str, name: str) -> MessageQueueManager
 
 def work(folder: Path, store_url: str, name: str, fault: str = "") -> None:
     """Be a scheduler until somebody kills it."""
-    reach = killer(fault)
+    point = killer(fault)
     for module in (scheduler_sending, scheduler_ticking, postgres_schedules, sqlite_schedules):
-        module.reach = reach  # type: ignore[attr-defined]
+        module.fault_point = point  # type: ignore[attr-defined]
 
     async def run() -> None:
         async with open_manager(folder, store_url, name) as mq:

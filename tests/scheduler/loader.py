@@ -35,6 +35,6 @@ async def load(url: str, count: int) -> Loaded:
 
 def work(url: str, count: int, fault: str) -> None:
     for module in (postgres_loading, sqlite_loading):
-        module.reach = killer(fault)  # type: ignore[attr-defined]
+        module.fault_point = killer(fault)  # type: ignore[attr-defined]
     scheduler_bulk.BATCH = BATCH  # type: ignore[misc]
     asyncio.run(load(url, count))

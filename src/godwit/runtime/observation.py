@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 
-from godwit.brokers.channels import channels_of
+from godwit.brokers.channel_counts import channels_of
 from godwit.brokers.contract import Broker, DeadLetter, LetterId, QueueStats
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting

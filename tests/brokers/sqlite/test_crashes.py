@@ -76,8 +76,8 @@ async def test_a_process_killed_before_a_checkpoint_loses_nothing(tmp_path: Path
     path = tmp_path / "godwit.db"
     await (await declared(path)).close()
     script = """
-from godwit.brokers.sqlite import log
-log.CHECKPOINT_SECONDS = 0
+from godwit.brokers.sqlite.writer import write_ahead_log
+write_ahead_log.CHECKPOINT_SECONDS = 0
 async def main():
     broker = SqliteBroker(sys.argv[1])
     for number in range(100):

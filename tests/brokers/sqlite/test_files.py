@@ -12,7 +12,7 @@ import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.sqlite import SqliteBroker, backup
-from godwit.brokers.sqlite.location import file_system
+from godwit.brokers.sqlite.writer.location import file_system
 from godwit.core.errors import (
     BrokerBusy,
     BrokerClosed,

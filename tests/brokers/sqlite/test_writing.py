@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack
-from godwit.brokers.sqlite import SqliteBroker, log, transactions
+from godwit.brokers.sqlite import SqliteBroker
+from godwit.brokers.sqlite.writer import transactions, write_ahead_log
 from godwit.core.errors import BrokerUnavailable, QueueNotFound, StorageFull
 from godwit.core.failures.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
@@ -154,13 +155,13 @@ async def _leased(broker: SqliteBroker, expected: int) -> bool:
 def watch_commits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     commits: list[str] = []
     patched = "sqlite.after_commit"
-    monkeypatch.setattr(transactions, "reach", lambda name: commits.append(name) if name == patched else None)
+    monkeypatch.setattr(transactions, "fault_point", lambda name: commits.append(name) if name == patched else None)
     return commits
 
 
 async def test_the_log_stays_small_while_there_is_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(log, "WAL_BYTES", 1 << 20)
+    monkeypatch.setattr(write_ahead_log, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(write_ahead_log, "WAL_BYTES", 1 << 20)
     path = tmp_path / "godwit.db"
     async with await declared(path) as broker:
         for number in range(60):

@@ -53,7 +53,7 @@ def work(url: str, rows: Sequence[Planned], fault: str) -> None:
     """Add messages and die."""
     filling.STEP_ROWS = STEP  # type: ignore[misc]
     for module in (filling, loading):
-        module.reach = killer(fault)  # type: ignore[attr-defined]
+        module.fault_point = killer(fault)  # type: ignore[attr-defined]
 
     async def begin() -> None:
         async with connect(url) as store, store.plans.alone(CAMPAIGN) as fresh:

@@ -28,7 +28,7 @@ POINTS = ("recorder.read", "recorder.positioned", "recorder.changed", "recorder.
 
 def test_every_point_of_the_recorder_is_tried() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "godwit").rglob("record*.py"))
-    assert set(re.findall(r'reach\("([\w.]+)"\)', text)) == set(POINTS)
+    assert set(re.findall(r'fault_point\("([\w.]+)"\)', text)) == set(POINTS)
 
 
 def record(file: Path, harness: StoreHarness, fault: str = "") -> int:

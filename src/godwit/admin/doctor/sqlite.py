@@ -21,8 +21,8 @@ from godwit.admin.doctor.findings import Finding, note, ok, problem, warning
 from godwit.admin.doctor.journals import examine_journals
 from godwit.admin.doctor.words import seconds_in_words, size
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.brokers.sqlite.connection import check_header, open_reader, translated
-from godwit.brokers.sqlite.location import MOUNTS, REMOTE, file_system
+from godwit.brokers.sqlite.writer.connection import check_header, open_reader, translated
+from godwit.brokers.sqlite.writer.location import MOUNTS, REMOTE, file_system
 from godwit.core.errors import BrokerUnavailable
 from godwit.core.queues import QueueSpec
 

@@ -36,8 +36,8 @@ from godwit.brokers.contract import (
 )
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.memory.engine import MemoryEngine
-from godwit.brokers.memory.listening import Listeners
-from godwit.brokers.memory.spill import left_over, load, save
+from godwit.brokers.memory.listen import MemoryListeners
+from godwit.brokers.memory.saved_state import left_over, load, save
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, InvalidSetting, JournalLost
 from godwit.core.journal.shards import Position
@@ -73,7 +73,7 @@ class MemoryBroker:
         self._spill, self._warns = spill, warns
         self._engine = engine or MemoryEngine(clock=clock)
         self._lock = threading.Lock()
-        self._listeners = Listeners(self._look, self._attend, clock)
+        self._listeners = MemoryListeners(self._look, self._attend, clock)
         self._closed = False
         self.dead_letters = MemoryDeadLetters(self)
         self.journal = MemoryJournal(self)

@@ -18,15 +18,15 @@ from godwit.brokers.contract import (
     SharedEntry,
     Snapshot,
 )
-from godwit.brokers.memory import letters as dead_letters
-from godwit.brokers.memory.care import look_after
-from godwit.brokers.memory.group import BLOCKED, GONE, LEASED, NEVER, Copy, Group
-from godwit.brokers.memory.leasing import Transition, extend, lease, token_maker
-from godwit.brokers.memory.queue import Queue
-from godwit.brokers.memory.settling import settle
-from godwit.brokers.memory.shard import Shard
-from godwit.brokers.memory.taking import deliverable, take, take_within
-from godwit.brokers.memory.view import all_copies, copy_state, group_stats, removal
+from godwit.brokers.memory import dead_letters
+from godwit.brokers.memory.group import BLOCKED, GONE, LEASED, NEVER, MemoryCopy, MemoryGroup
+from godwit.brokers.memory.journal import MemoryShard
+from godwit.brokers.memory.leases import Transition, extend, lease, token_maker
+from godwit.brokers.memory.maintain import maintain_group
+from godwit.brokers.memory.pull import deliverable, take, take_within
+from godwit.brokers.memory.queue import MemoryQueue
+from godwit.brokers.memory.settle import settle
+from godwit.brokers.memory.stats import all_copies, copy_state, group_stats, removal
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import AlreadyExistsError, GodwitError, GroupNotFound, PartialPublish, QueueNotFound
 from godwit.core.journal.shards import Position, shard_name
@@ -48,11 +48,11 @@ class MemoryEngine:
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._queues: dict[QueueName, Queue] = {}
-        self._held: dict[AckId, Copy] = {}
+        self._queues: dict[QueueName, MemoryQueue] = {}
+        self._held: dict[AckId, MemoryCopy] = {}
         self._tokens = token_maker()
         self._shared_version = 0
-        self.shards: dict[str, Shard] = {}
+        self.shards: dict[str, MemoryShard] = {}
         self.shared: dict[str, tuple[SharedEntry, int | None]] = {}
 
     def next_shared_version(self) -> int:
@@ -67,14 +67,14 @@ class MemoryEngine:
         wanted = list(groups)
         queue = self._queues.get(spec.name)
         if queue is not None and (differs := changed_setting(queue.spec, spec, QUEUE_FIXED)):
-            raise AlreadyExistsError("Queue", spec.name, differs)
+            raise AlreadyExistsError("MemoryQueue", spec.name, differs)
         for group in wanted:
             known = queue.groups.get(group.name) if queue is not None else None
             if known is not None and (differs := changed_setting(known.spec, group, GROUP_FIXED)):
-                raise AlreadyExistsError("Group", group.name, differs)
+                raise AlreadyExistsError("MemoryGroup", group.name, differs)
         if queue is None:
-            shard = self.shards.setdefault(shard_name(spec.name), Shard(shard_name(spec.name)))
-            queue = self._queues[spec.name] = Queue(spec, shard, keeps_body=spec.journal_body is JournalBody.ON)
+            shard = self.shards.setdefault(shard_name(spec.name), MemoryShard(shard_name(spec.name)))
+            queue = self._queues[spec.name] = MemoryQueue(spec, shard, keeps_body=spec.journal_body is JournalBody.ON)
             self._tick(queue)
             shard.append(Event.QUEUE_CREATED, spec.name, None, None, None, [(msgspec.json.encode(spec),)])
         queue.spec = spec
@@ -84,12 +84,12 @@ class MemoryEngine:
             if group.name in queue.groups:
                 queue.groups[group.name].spec = group
             else:
-                created = queue.groups[group.name] = Group(group, spec.name, spec.lanes, now_ms)
+                created = queue.groups[group.name] = MemoryGroup(group, spec.name, spec.lanes, now_ms)
                 created.letter_seq = queue.shard.letter_seqs.pop(group.name, 0)
                 queue.shard.append(Event.GROUP_CREATED, spec.name, group.name, None, 0, [(msgspec.json.encode(group),)])
 
     @property
-    def queues(self) -> list[Queue]:
+    def queues(self) -> list[MemoryQueue]:
         """Every queue, in the order of their declaration."""
         return list(self._queues.values())
 
@@ -174,7 +174,7 @@ class MemoryEngine:
         queue = self._queue(name)
         group = self._group(queue, group_name)
         now_ms = self._tick(queue)
-        look_after(group, queue.shard, self._held, now_ms)
+        maintain_group(group, queue.shard, self._held, now_ms)
         flow = group.spec.flow_control
         if flow.max_messages is not None:
             limit = min(limit, flow.max_messages - group.leased)
@@ -230,7 +230,7 @@ class MemoryEngine:
         for queue in self._queues.values():
             now_ms = self._tick(queue)
             for group in queue.groups.values():
-                changes += look_after(group, queue.shard, self._held, now_ms)
+                changes += maintain_group(group, queue.shard, self._held, now_ms)
         for queue in self._queues.values():
             target = self._queues.get(queue.spec.dead_letter_queue) if queue.spec.dead_letter_queue else None
             if target is not None and target.groups:
@@ -245,7 +245,7 @@ class MemoryEngine:
         """Do what time asks for in one group, as `pull` does; return the ack ids whose leases were taken back."""
         queue = self._queue(name)
         lapsed: list[AckId] = []
-        look_after(self._group(queue, group_name), queue.shard, self._held, self._tick(queue), lapsed)
+        maintain_group(self._group(queue, group_name), queue.shard, self._held, self._tick(queue), lapsed)
         return lapsed
 
     def next_due_ms(self, name: QueueName, group_name: GroupName) -> int | None:
@@ -322,8 +322,10 @@ class MemoryEngine:
             dead_letters.discard(self._queues[group.queue], group, letters)
         return unknown
 
-    def _find_letters(self, letter_ids: Sequence[LetterId]) -> tuple[dict[Group, list[Copy]], list[LetterId]]:
-        found: dict[Group, dict[int, Copy]] = {}
+    def _find_letters(
+        self, letter_ids: Sequence[LetterId]
+    ) -> tuple[dict[MemoryGroup, list[MemoryCopy]], list[LetterId]]:
+        found: dict[MemoryGroup, dict[int, MemoryCopy]] = {}
         unknown = []
         for letter_id in letter_ids:
             group, number = self._addressed(letter_id)
@@ -336,19 +338,19 @@ class MemoryEngine:
 
     # Finding things
 
-    def _queue(self, name: QueueName) -> Queue:
+    def _queue(self, name: QueueName) -> MemoryQueue:
         queue = self._queues.get(name)
         if queue is None:
             raise QueueNotFound(name, tuple(self._queues))
         return queue
 
-    def _group(self, queue: Queue, name: GroupName) -> Group:
+    def _group(self, queue: MemoryQueue, name: GroupName) -> MemoryGroup:
         group = queue.groups.get(name)
         if group is None:
             raise GroupNotFound(queue.spec.name, name, tuple(queue.groups))
         return group
 
-    def _addressed(self, opaque_id: str) -> tuple[Group | None, str]:
+    def _addressed(self, opaque_id: str) -> tuple[MemoryGroup | None, str]:
         """Return the group an ack id or letter id belongs to, and the rest of it."""
         if not opaque_id.isascii():
             return None, ""  # all of ours are
@@ -372,10 +374,10 @@ class MemoryEngine:
             if found:
                 self._queues[group.queue].shard.append(event, group.queue, group.name, worker, group.depth, found)
 
-    def _now(self, group: Group) -> int:
+    def _now(self, group: MemoryGroup) -> int:
         return self._tick(self._queues[group.queue])
 
-    def _tick(self, queue: Queue) -> int:
+    def _tick(self, queue: MemoryQueue) -> int:
         """Return the time for a step on this queue; it never goes back, whatever the clock does."""
         shard = queue.shard
         shard.at_ms = max(shard.at_ms, self._clock.now_ms())

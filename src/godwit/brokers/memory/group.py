@@ -28,7 +28,7 @@ _MARKED_BEFORE_SWEEP: Final = 1_000
 _ENDED_BEFORE_SWEEP: Final = 64
 
 
-class Copy:
+class MemoryCopy:
     """A message as one group has it."""
 
     __slots__ = (
@@ -46,7 +46,9 @@ class Copy:
     dead_ms: int
     letter: int
 
-    def __init__(self, group: Group, envelope: Envelope, seq: int, lane: int, ready_ms: int, expires_ms: int) -> None:
+    def __init__(
+        self, group: MemoryGroup, envelope: Envelope, seq: int, lane: int, ready_ms: int, expires_ms: int
+    ) -> None:
         self.group = group
         self.envelope = envelope
         self.seq = seq
@@ -57,7 +59,7 @@ class Copy:
         self.errors: tuple[ProcessingError, ...] = ()
         self.place = READY
         self.returned = False
-        self.twin: Copy | None = None
+        self.twin: MemoryCopy | None = None
         """An older copy with the same id, published again after the dedup window."""
 
     @property
@@ -66,7 +68,7 @@ class Copy:
         return AckId(self.group.ack_prefix + self.token)
 
 
-class Group:
+class MemoryGroup:
     """Competing consumers of a queue, and everything that waits for them."""
 
     def __init__(self, spec: GroupSpec, queue: QueueName, lanes: int, now_ms: int) -> None:
@@ -74,19 +76,19 @@ class Group:
         self.name = spec.name
         self.queue = queue
         self.ack_prefix = f"{shard_name(queue)}#{spec.name}#"
-        self.lanes: list[deque[Copy]] = [deque() for _ in range(lanes)]
-        self.again: list[list[tuple[int, Copy]]] = [[] for _ in range(lanes)]
-        self.delayed: list[tuple[int, int, Copy]] = []
-        self.expiring: list[tuple[int, int, Copy]] = []
-        self.keys: dict[str, deque[Copy]] = {}
-        self.leases: dict[int, dict[Copy, None]] = {}
+        self.lanes: list[deque[MemoryCopy]] = [deque() for _ in range(lanes)]
+        self.again: list[list[tuple[int, MemoryCopy]]] = [[] for _ in range(lanes)]
+        self.delayed: list[tuple[int, int, MemoryCopy]] = []
+        self.expiring: list[tuple[int, int, MemoryCopy]] = []
+        self.keys: dict[str, deque[MemoryCopy]] = {}
+        self.leases: dict[int, dict[MemoryCopy, None]] = {}
         """Leased copies by the length of their lease: each is in the order of deadlines, since time moves forward."""
         self.unsorted: set[int] = set()
         """Lengths whose leases are not in that order: an outage moved a lease beyond those given after it."""
         self.due_hint_ms = NEVER
         """No lease is due before this; acked ones may have made it too early."""
-        self.by_id: dict[str, Copy] = {}
-        self.letters: dict[int, Copy] = {}
+        self.by_id: dict[str, MemoryCopy] = {}
+        self.letters: dict[int, MemoryCopy] = {}
         self.ready = self.blocked = self.delayed_count = self.leased = 0
         self.bytes = self.leased_bytes = 0
         self.dropped = self.letter_seq = self.pulls = 0
@@ -99,7 +101,7 @@ class Group:
         """Copies that still wait for their end."""
         return self.ready + self.blocked + self.delayed_count + self.leased
 
-    def admit(self, copy: Copy, now_ms: int) -> None:
+    def admit(self, copy: MemoryCopy, now_ms: int) -> None:
         """Take in a new copy, at the place its time and key ask for."""
         envelope = copy.envelope
         self.bytes += envelope.size
@@ -117,7 +119,7 @@ class Group:
             self.keys[envelope.ordering_key] = deque((copy,))
         self.wait(copy, now_ms)
 
-    def wait(self, copy: Copy, now_ms: int) -> None:
+    def wait(self, copy: MemoryCopy, now_ms: int) -> None:
         """Put a copy where it becomes deliverable: now, or when its time has come."""
         if copy.ready_ms > now_ms:
             copy.place = DELAYED
@@ -131,7 +133,7 @@ class Group:
         else:
             self.lanes[copy.lane].append(copy)
 
-    def give_back(self, copy: Copy, ready_ms: int, now_ms: int) -> None:
+    def give_back(self, copy: MemoryCopy, ready_ms: int, now_ms: int) -> None:
         """Let a copy wait again whose lease was ended."""
         copy.ready_ms = ready_ms
         copy.returned = True
@@ -139,7 +141,7 @@ class Group:
             heappush(self.expiring, (copy.expires_ms, copy.seq, copy))  # its first entry may be gone
         self.wait(copy, now_ms)
 
-    def lease_out(self, length_ms: int, deadline_ms: int) -> dict[Copy, None]:
+    def lease_out(self, length_ms: int, deadline_ms: int) -> dict[MemoryCopy, None]:
         """Return the leases of this length, to which one with this deadline is added next."""
         leases = self.leases.setdefault(length_ms, {})
         if leases and next(reversed(leases)).deadline_ms > deadline_ms:
@@ -153,7 +155,7 @@ class Group:
                 self.leases[length_ms] = dict.fromkeys(sorted(leases, key=lambda copy: copy.deadline_ms))
         self.unsorted.clear()
 
-    def unlease(self, copy: Copy) -> None:
+    def unlease(self, copy: MemoryCopy) -> None:
         """Take a leased copy out of the leases; its next place is the caller's business."""
         same_length = self.leases[copy.lease_ms]
         del same_length[copy]
@@ -162,7 +164,7 @@ class Group:
         self.leased -= 1
         self.leased_bytes -= copy.envelope.size
 
-    def withdraw(self, copy: Copy) -> None:
+    def withdraw(self, copy: MemoryCopy) -> None:
         """Take a waiting copy out of its place."""
         if copy.place == READY:
             self.ready -= 1
@@ -173,7 +175,7 @@ class Group:
         else:
             self.blocked -= 1
 
-    def end(self, copy: Copy, place: int, now_ms: int) -> None:
+    def end(self, copy: MemoryCopy, place: int, now_ms: int) -> None:
         """Count a copy out that is done, dead or cancelled, and release its ordering key."""
         was_blocked = copy.place == BLOCKED
         copy.place = place
@@ -191,7 +193,7 @@ class Group:
         if self.expiring:
             self._forget_expiries()
 
-    def bury(self, copy: Copy, kind: FailureKind, now_ms: int) -> None:
+    def bury(self, copy: MemoryCopy, kind: FailureKind, now_ms: int) -> None:
         """Make a dead letter of a copy that is in no place any more."""
         self.end(copy, DEAD, now_ms)
         self.letter_seq += 1
@@ -207,7 +209,7 @@ class Group:
             self.expiring = [entry for entry in self.expiring if entry[2].place < DEAD]
             heapify(self.expiring)
 
-    def _release(self, head: Copy, now_ms: int) -> None:
+    def _release(self, head: MemoryCopy, now_ms: int) -> None:
         key = head.envelope.ordering_key
         waiting = self.keys.get(key) if key is not None else None
         if waiting is None or waiting[0] is not head:
@@ -221,11 +223,11 @@ class Group:
         else:
             del self.keys[key]  # type: ignore[arg-type]
 
-    def _remember(self, copy: Copy) -> None:
+    def _remember(self, copy: MemoryCopy) -> None:
         copy.twin = self.by_id.get(copy.envelope.id)
         self.by_id[copy.envelope.id] = copy
 
-    def _unlink(self, copy: Copy, newest: Copy) -> None:
+    def _unlink(self, copy: MemoryCopy, newest: MemoryCopy) -> None:
         if newest is not copy:
             while newest.twin is not copy:
                 newest = newest.twin  # type: ignore[assignment]
@@ -247,7 +249,7 @@ class Group:
             self.wait(copy, now_ms)
         return due
 
-    def expire(self, now_ms: int) -> list[Copy]:
+    def expire(self, now_ms: int) -> list[MemoryCopy]:
         """Bury what waits past its expiry; return it."""
         expiring = self.expiring
         found = []

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from godwit.brokers.contract import Receipt
 from godwit.brokers.limits import Fill, fits, misfits
-from godwit.brokers.memory.group import Copy, Group
-from godwit.brokers.memory.shard import Shard
+from godwit.brokers.memory.group import MemoryCopy, MemoryGroup
+from godwit.brokers.memory.journal import MemoryShard
 from godwit.core.clock import milliseconds
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
@@ -20,14 +20,14 @@ from godwit.core.queues import LANE_OF_PRIORITY, QueueSpec
 _DEDUP_BUCKET_MS: Final = 10_000
 
 
-class Queue:
+class MemoryQueue:
     """Groups and what they share."""
 
-    def __init__(self, spec: QueueSpec, shard: Shard, *, keeps_body: bool) -> None:
+    def __init__(self, spec: QueueSpec, shard: MemoryShard, *, keeps_body: bool) -> None:
         self.spec = spec
         self.shard = shard
         self.keeps_body = keeps_body
-        self.groups: dict[GroupName, Group] = {}
+        self.groups: dict[GroupName, MemoryGroup] = {}
         self.published = self.duplicates = 0
         self._dedup: dict[str, int] = {}
         self._dedup_buckets: dict[int, list[str]] = {}
@@ -109,7 +109,7 @@ class Queue:
                 if self._dedup.get(name, now_ms + 1) <= now_ms:
                     del self._dedup[name]
 
-    def _misfits(self, group: Group, fresh: list[Envelope], now_ms: int, *, moved: bool) -> frozenset[int] | None:
+    def _misfits(self, group: MemoryGroup, fresh: list[Envelope], now_ms: int, *, moved: bool) -> frozenset[int] | None:
         """Return the indexes of what the group must drop (None: nothing); raise when it is full and refuses."""
         fill = Fill(group.depth, group.bytes, group.delayed_count)
         if fits(self.spec, fill, len(fresh), sum(map(_size, fresh)), delayed=fill.delayed):
@@ -118,7 +118,7 @@ class Queue:
 
     def _copy(
         self,
-        group: Group,
+        group: MemoryGroup,
         index: int,
         fresh: list[Envelope],
         first_seq: int,
@@ -144,7 +144,7 @@ class Queue:
             deliver_ms = envelope.deliver_at_ms
             ready_ms = now_ms if deliver_ms is None or deliver_ms <= now_ms else deliver_ms
             lane = LANE_OF_PRIORITY[envelope.priority] if lanes else 0
-            copy = Copy(group, envelope, seq, lane, ready_ms, envelope.expiry_ms(ttl_ms))
+            copy = MemoryCopy(group, envelope, seq, lane, ready_ms, envelope.expiry_ms(ttl_ms))
             group.admit(copy, now_ms)
             row = arrival(copy, 0 if addressed else index, 1 if addressed else copies)
             if self.keeps_body or envelope.schedule_id or envelope.campaign or envelope.replay_of:
@@ -163,7 +163,7 @@ class Queue:
 _size = attrgetter("size")
 
 
-def arrival(copy: Copy, index: int, copies: int) -> tuple[Any, ...]:
+def arrival(copy: MemoryCopy, index: int, copies: int) -> tuple[Any, ...]:
     """Return the journal row of a copy that has just come in, without the fields that are mostly empty."""
     envelope = copy.envelope
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from godwit.brokers.contract import Place
-from godwit.brokers.listening import PlaceListeners
+from godwit.brokers.place_listeners import PlaceListeners
 from godwit.brokers.rabbitmq.hands import Hands
 from godwit.brokers.rabbitmq.intake import Intake
 from godwit.core.clock import Clock

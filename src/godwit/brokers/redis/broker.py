@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, Final, Self
 
 from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms
-from godwit.brokers.channels import ChannelCounts
+from godwit.brokers.channel_counts import ChannelCounts
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import stats

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from godwit.brokers.sqlite.connection import check_header, open_reader, translated
+from godwit.brokers.sqlite.writer.connection import check_header, open_reader, translated
 from godwit.core.errors import BrokerUnavailable, InvalidSetting
 from godwit.core.fault_points import fault_point
 

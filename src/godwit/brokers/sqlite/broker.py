@@ -15,16 +15,16 @@ from urllib.parse import unquote
 from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
-from godwit.brokers.sqlite.calls import Step
-from godwit.brokers.sqlite.connection import open_reader, translated
-from godwit.brokers.sqlite.listening import Listeners
-from godwit.brokers.sqlite.location import check_location
-from godwit.brokers.sqlite.ports import SqliteDeadLetters, SqliteJournal, SqliteShared
-from godwit.brokers.sqlite.runs import Runs
-from godwit.brokers.sqlite.survey import stats
+from godwit.brokers.sqlite.layout.runs import Runs
+from godwit.brokers.sqlite.layout.step import SqliteStep
+from godwit.brokers.sqlite.listen import SqliteListeners
+from godwit.brokers.sqlite.side_ports import SqliteDeadLetters, SqliteJournal, SqliteShared
+from godwit.brokers.sqlite.stats import stats
 from godwit.brokers.sqlite.wake import Bell
-from godwit.brokers.sqlite.work import Work
-from godwit.brokers.sqlite.writer import Writer
+from godwit.brokers.sqlite.writer.calls import Step
+from godwit.brokers.sqlite.writer.connection import open_reader, translated
+from godwit.brokers.sqlite.writer.location import check_location
+from godwit.brokers.sqlite.writer.writer import SqliteWriter
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme
 from godwit.core.messages.envelope import Envelope
@@ -66,7 +66,7 @@ class SqliteBroker:
         self._pid = os.getpid()
         self._closed = False
         self._opening = asyncio.Lock()
-        self._writer: Writer | None = None
+        self._writer: SqliteWriter | None = None
         self.dead_letters = SqliteDeadLetters(self)
         self.journal = SqliteJournal(self)
         self.shared = SqliteShared(self)
@@ -94,7 +94,7 @@ class SqliteBroker:
         """Close the broker."""
         await self.close()
 
-    async def _opened(self) -> Writer:
+    async def _opened(self) -> SqliteWriter:
         """Return the writer, opening the file at the first call."""
         if self._closed:
             raise BrokerClosed(f"The SQLite broker on {self._path}")
@@ -109,13 +109,13 @@ class SqliteBroker:
                 self._writer = await self._open()
         return self._writer
 
-    async def _open(self) -> Writer:
+    async def _open(self) -> SqliteWriter:
         check_location(self._path)
         self._loop = asyncio.get_running_loop()
-        writer: Writer | None = None
+        writer: SqliteWriter | None = None
         try:
             writer = await asyncio.to_thread(
-                Writer,
+                SqliteWriter,
                 self._path,
                 self._clock,
                 self._loop,
@@ -125,7 +125,7 @@ class SqliteBroker:
             )
             self._bell = Bell(Path(f"{self._path}.wake"))
             self._glances = open_reader(self._path)
-            self._listeners = Listeners(self._glances, self._clock, self._loop)
+            self._listeners = SqliteListeners(self._glances, self._clock, self._loop)
             self._reader = open_reader(self._path)
             self._reader_runs = Runs(self._reader)
             self._readers = ThreadPoolExecutor(1, thread_name_prefix="godwit-sqlite-reader")
@@ -175,16 +175,16 @@ class SqliteBroker:
             writer = await self._opened()
         return await writer.submit(name, step, durable=durable)
 
-    async def read(self, step: Callable[[Work], T]) -> T:
+    async def read(self, step: Callable[[SqliteStep], T]) -> T:
         """Carry out a step that changes nothing, in one read transaction."""
         await self._opened()
         return await self._loop.run_in_executor(self._readers, self._read, step)
 
-    def _read(self, step: Callable[[Work], T]) -> T:
+    def _read(self, step: Callable[[SqliteStep], T]) -> T:
         try:
             self._reader.execute("BEGIN")
             try:
-                return step(Work(self._reader, self._reader_runs, self._clock, {}))
+                return step(SqliteStep(self._reader, self._reader_runs, self._clock, {}))
             finally:
                 self._reader.execute("COMMIT")
         except sqlite3.Error as error:
@@ -251,7 +251,7 @@ class SqliteBroker:
             self._listeners.check((queue, group))  # what is left behind is for others who wait
         return found
 
-    async def _pull_later(self, writer: Writer, step: Step, place: Place, wait: timedelta) -> list[Delivery]:
+    async def _pull_later(self, writer: SqliteWriter, step: Step, place: Place, wait: timedelta) -> list[Delivery]:
         """Pull whenever something may be ready, until there is something or the time is up."""
         until = self._loop.time() + wait.total_seconds()
         listener = self.listen([place])

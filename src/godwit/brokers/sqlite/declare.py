@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from godwit.brokers.arguments import groups_or_default, one_server_only
-from godwit.brokers.sqlite.clearing import clear_group, removal_row
-from godwit.brokers.sqlite.rows import INSERT_GROUP, Queue, new_group_values
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout.rows import INSERT_GROUP, QueueRow, new_group_values
+from godwit.brokers.sqlite.layout.step import SqliteStep
+from godwit.brokers.sqlite.removal import clear_group, removal_row
 from godwit.core.errors import AlreadyExistsError
 from godwit.core.journal.shards import shard_name
 from godwit.core.journal.vocabulary import Event
@@ -18,7 +18,7 @@ from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, GroupSpec, QueueSpec, changed_setting
 
 
-def declare(work: Work, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
+def declare(work: SqliteStep, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
     """Create a queue and groups, or change their settings."""
     queue = work.find_queue(spec.name)
     one_server_only(spec)
@@ -44,23 +44,23 @@ def declare(work: Work, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
             work.journal(queue, Event.GROUP_CREATED, work.group(queue, group.name), None, [(encoded,)])
 
 
-def _former_letters(work: Work, queue: Queue, name: GroupName) -> int:
+def _former_letters(work: SqliteStep, queue: QueueRow, name: GroupName) -> int:
     """Return how many dead letters a removed group of this name had."""
     former = "SELECT seq FROM broker_letter_seqs WHERE shard_id = ? AND name = ?"
     row = work.execute(former, (queue.shard_id, name)).fetchone()
     return int(row[0]) if row is not None else 0
 
 
-def _check_fixed(work: Work, queue: Queue, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
+def _check_fixed(work: SqliteStep, queue: QueueRow, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
     if differs := changed_setting(queue.spec, spec, QUEUE_FIXED):
-        raise AlreadyExistsError("Queue", spec.name, differs)
+        raise AlreadyExistsError("QueueRow", spec.name, differs)
     for group in groups:
         known = work.groups(queue).get(group.name)
         if known is not None and (differs := changed_setting(known.spec, group, GROUP_FIXED)):
             raise AlreadyExistsError("Group", group.name, differs)
 
 
-def _create(work: Work, spec: QueueSpec) -> Queue:
+def _create(work: SqliteStep, spec: QueueSpec) -> QueueRow:
     shard = shard_name(spec.name)
     work.execute(
         "INSERT OR IGNORE INTO broker_shards VALUES (NULL, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0)",
@@ -78,7 +78,7 @@ def _create(work: Work, spec: QueueSpec) -> Queue:
     return queue
 
 
-def remove(work: Work, name: QueueName, group_name: GroupName | None) -> None:
+def remove(work: SqliteStep, name: QueueName, group_name: GroupName | None) -> None:
     """Remove a queue, or one group, with all it holds."""
     queue = work.queue(name)
     groups = list(work.groups(queue).values()) if group_name is None else [work.group(queue, group_name)]

@@ -9,10 +9,11 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from godwit.brokers.arguments import lives_until_ms
 from godwit.brokers.contract import Delivery, LetterId, Receipt, Settlement
-from godwit.brokers.sqlite import clearing, declare, ids, journal, letters, publish, pull, settle, shared
-from godwit.brokers.sqlite.care import look_after
-from godwit.brokers.sqlite.runs import Runs
-from godwit.brokers.sqlite.work import Known, Work
+from godwit.brokers.sqlite import dead_letters, declare, journal, publish, pull, removal, settle, shared
+from godwit.brokers.sqlite.layout import ids
+from godwit.brokers.sqlite.layout.runs import Runs
+from godwit.brokers.sqlite.layout.step import KnownQueues, SqliteStep
+from godwit.brokers.sqlite.maintain import maintain_group
 from godwit.core.clock import Clock
 from godwit.core.errors import GodwitError
 from godwit.core.journal.shards import Position
@@ -34,7 +35,7 @@ class SqliteEngine:
         """Queues where something became deliverable since this was last emptied."""
         self._clock = clock
         self._floors: dict[int, int] = {}
-        self._known: Known | None = None
+        self._known: KnownQueues | None = None
         self._version = -1
         """The file's version when `_known` was right; it changes when another connection has written."""
         self._sweep = ids.Sweep()
@@ -44,11 +45,11 @@ class SqliteEngine:
         self.runs.forget()
         self._known = None
 
-    def work(self) -> Work:
+    def work(self) -> SqliteStep:
         """Begin a step."""
-        return Work(self.connection, self.runs, self._clock, self._floors)
+        return SqliteStep(self.connection, self.runs, self._clock, self._floors)
 
-    def _often(self, step: Callable[Concatenate[Work, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _often(self, step: Callable[Concatenate[SqliteStep, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Carry out a step of a message's way: it changes queues and groups only through what it has loaded.
 
         So the next such step can go on with that, unless another process has written meanwhile.
@@ -56,14 +57,14 @@ class SqliteEngine:
         version = self.connection.execute("PRAGMA data_version").fetchone()[0]
         known = self._known if version == self._version else None
         self._known, self._version = None, version
-        work = Work(self.connection, self.runs, self._clock, self._floors, known)
+        work = SqliteStep(self.connection, self.runs, self._clock, self._floors, known)
         result = step(work, *args, **kwargs)
         work.save()
         self._known = work.known
         self.ready |= work.ready
         return result
 
-    def _step(self, step: Callable[Concatenate[Work, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _step(self, step: Callable[Concatenate[SqliteStep, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._known = None
         work = self.work()
         result = step(work, *args, **kwargs)
@@ -81,7 +82,7 @@ class SqliteEngine:
 
     def purge(self, name: QueueName, group: GroupName | None = None) -> int:
         """Delete what waits; return how many copies."""
-        return self._step(clearing.purge, name, group)
+        return self._step(removal.purge, name, group)
 
     def publish(self, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
         """Store messages chunk by chunk; return the receipts and what stopped a later chunk."""
@@ -103,15 +104,15 @@ class SqliteEngine:
 
     def cancel(self, name: QueueName, message_id: MessageId) -> bool:
         """Delete a message wherever it waits."""
-        return self._step(clearing.cancel, name, message_id)
+        return self._step(removal.cancel, name, message_id)
 
     def replay(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
         """Let dead letters wait again; return those that do not exist."""
-        return self._step(letters.replay, letter_ids)
+        return self._step(dead_letters.replay, letter_ids)
 
     def discard(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
         """Delete dead letters; return those that do not exist."""
-        return self._step(letters.discard, letter_ids)
+        return self._step(dead_letters.discard, letter_ids)
 
     def maintain(self) -> int:
         """Look after every group, feed dead letter queues, forget and trim; return the number of changes."""
@@ -149,11 +150,11 @@ class SqliteEngine:
         shared.clear(self.connection, first, until)
 
 
-def _look_after_all(work: Work) -> int:
+def _look_after_all(work: SqliteStep) -> int:
     return sum(
-        look_after(work, group, work.now(queue)) for queue in work.queues() for group in work.groups(queue).values()
+        maintain_group(work, group, work.now(queue)) for queue in work.queues() for group in work.groups(queue).values()
     )
 
 
-def _feed_all(work: Work) -> int:
-    return sum(letters.feed(work, queue) for queue in work.queues())
+def _feed_all(work: SqliteStep) -> int:
+    return sum(dead_letters.feed(work, queue) for queue in work.queues())

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from godwit.brokers.contract import ShardEnds
-from godwit.brokers.sqlite.arrivals import cook, decode_recipe
-from godwit.brokers.sqlite.rows import queue_spec
-from godwit.brokers.sqlite.runs import Runs
-from godwit.brokers.sqlite.work import SHARD_BITS, Work
+from godwit.brokers.sqlite.layout.arrival_rows import cook, decode_recipe
+from godwit.brokers.sqlite.layout.rows import queue_spec
+from godwit.brokers.sqlite.layout.runs import Runs
+from godwit.brokers.sqlite.layout.step import SHARD_BITS, SqliteStep
 from godwit.core.errors import JournalLost
 from godwit.core.journal.shards import Position, shard_parts
 from godwit.core.names import QueueName
@@ -54,7 +54,7 @@ def read(connection: sqlite3.Connection, runs: Runs, shard: str, after: Position
     return found
 
 
-def trim(work: Work) -> int:
+def trim(work: SqliteStep) -> int:
     """Drop what the journals need not keep; a removed queue's journal is kept by the default rules."""
     dropped = 0
     rows = work.execute(
@@ -66,7 +66,7 @@ def trim(work: Work) -> int:
     return dropped
 
 
-def _trim(work: Work, shard_id: int, spec: QueueSpec, now_ms: int) -> int:
+def _trim(work: SqliteStep, shard_id: int, spec: QueueSpec, now_ms: int) -> int:
     """Drop chunks that are too old and read by all, or more than the size limit allows; return rows dropped."""
     keep_from_ms = now_ms - spec.journal_keep.total_seconds() * 1000
     size, seq = work.execute("SELECT bytes, seq FROM broker_shards WHERE id = ?", (shard_id,)).fetchone()
@@ -101,7 +101,7 @@ def _trim(work: Work, shard_id: int, spec: QueueSpec, now_ms: int) -> int:
     return rows
 
 
-def commit(work: Work, reader: str, shard: str, position: Position) -> None:
+def commit(work: SqliteStep, reader: str, shard: str, position: Position) -> None:
     """Register how far `reader` has got."""
     row = work.execute(SELECT_SHARD, (shard,)).fetchone() if shard_parts(shard) is not None else None
     if row is None or row[1] != position.epoch:
@@ -119,6 +119,6 @@ def committed(connection: sqlite3.Connection, reader: str) -> Mapping[str, Posit
     return {name: Position(epoch, seq) for name, epoch, seq in rows}
 
 
-def forget(work: Work, reader: str) -> None:
+def forget(work: SqliteStep, reader: str) -> None:
     """Release a reader's hold."""
     work.execute("DELETE FROM broker_readers WHERE reader = ?", (reader,))

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from godwit.brokers.chunks import addresses, publish_chunks
 from godwit.brokers.contract import Receipt
 from godwit.brokers.limits import Fill, fits, misfits
-from godwit.brokers.sqlite.arrivals import arrival_rows
-from godwit.brokers.sqlite.copies import admit, new_copy
-from godwit.brokers.sqlite.ids import insert_ids, upsert_ids, without_known
-from godwit.brokers.sqlite.plan import Drops, Plan
-from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
-from godwit.brokers.sqlite.runs import GROUP, ID, SEQ, SIZE
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout.arrival_rows import arrival_rows
+from godwit.brokers.sqlite.layout.copies import admit, new_copy
+from godwit.brokers.sqlite.layout.ids import insert_ids, upsert_ids, without_known
+from godwit.brokers.sqlite.layout.rows import ASIDE, GroupRow, QueueRow
+from godwit.brokers.sqlite.layout.run_plan import Drops, RunPlan
+from godwit.brokers.sqlite.layout.runs import GROUP, ID, SEQ, SIZE
+from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.core.errors import GodwitError, PartialPublish, QueueFull
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 
 
-def publish(work: Work, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
+def publish(work: SqliteStep, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
     """Check everything, then store chunk by chunk; return the receipts and what stopped a later chunk."""
     for name, group in addresses(envelopes):
         queue = work.queue(name)
@@ -38,7 +38,7 @@ def publish(work: Work, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], G
     return receipts, None
 
 
-def accept(work: Work, queue: Queue, chunk: Sequence[Envelope], *, moved: bool = False) -> list[Receipt]:
+def accept(work: SqliteStep, queue: QueueRow, chunk: Sequence[Envelope], *, moved: bool = False) -> list[Receipt]:
     """Store one chunk for all groups of its queue, or raise `QueueFull` and change nothing.
 
     What is `moved` here from another queue was accepted before: it is not deduplicated, never dropped, and its own
@@ -50,13 +50,13 @@ def accept(work: Work, queue: Queue, chunk: Sequence[Envelope], *, moved: bool =
     plan = None
     # Nearly always all fits and all ids are new: try that first, and look closer only when it is not so.
     if not moved and _fits(queue, groups, chunk):
-        plan = Plan(queue, groups, chunk, {}, now_ms)
+        plan = RunPlan(queue, groups, chunk, {}, now_ms)
         if not insert_ids(work, queue, plan, now_ms):
             plan = None
     if plan is None:
         fresh = chunk if moved else without_known(work, queue, chunk, now_ms)
         drops = _drops(queue, groups, fresh, now_ms, moved=moved)
-        plan = Plan(queue, groups, fresh, drops, now_ms, moved=moved)
+        plan = RunPlan(queue, groups, fresh, drops, now_ms, moved=moved)
         upsert_ids(work, queue, plan.stored(), remember=not moved)
     _store(work, queue, groups, plan, now_ms)
     if len(fresh) == len(chunk):
@@ -64,7 +64,9 @@ def accept(work: Work, queue: Queue, chunk: Sequence[Envelope], *, moved: bool =
     return _answer_duplicates(work, queue, chunk, fresh)
 
 
-def _answer_duplicates(work: Work, queue: Queue, chunk: Sequence[Envelope], fresh: Sequence[Envelope]) -> list[Receipt]:
+def _answer_duplicates(
+    work: SqliteStep, queue: QueueRow, chunk: Sequence[Envelope], fresh: Sequence[Envelope]
+) -> list[Receipt]:
     accepted = set(map(id, fresh))
     receipts = []
     for envelope in chunk:
@@ -76,13 +78,13 @@ def _answer_duplicates(work: Work, queue: Queue, chunk: Sequence[Envelope], fres
     return receipts
 
 
-def _fits(queue: Queue, groups: list[Group], chunk: Sequence[Envelope]) -> bool:
+def _fits(queue: QueueRow, groups: list[GroupRow], chunk: Sequence[Envelope]) -> bool:
     """Say whether the whole chunk fits into every group, without looking closer."""
     size = sum(envelope.size for envelope in chunk) if queue.spec.max_bytes is not None else 0
     return all(fits(queue.spec, _fill(group), len(chunk), size, delayed=group.delayed) for group in groups)
 
 
-def _drops(queue: Queue, groups: list[Group], fresh: Sequence[Envelope], now_ms: int, *, moved: bool) -> Drops:
+def _drops(queue: QueueRow, groups: list[GroupRow], fresh: Sequence[Envelope], now_ms: int, *, moved: bool) -> Drops:
     """Return what does not fit into groups that drop; raise when a group is full that refuses."""
     drops: Drops = {}
     for group in groups:
@@ -91,11 +93,11 @@ def _drops(queue: Queue, groups: list[Group], fresh: Sequence[Envelope], now_ms:
     return drops
 
 
-def _fill(group: Group) -> Fill:
+def _fill(group: GroupRow) -> Fill:
     return Fill(group.depth, group.bytes, group.delayed)
 
 
-def _store(work: Work, queue: Queue, groups: list[Group], plan: Plan, now_ms: int) -> None:
+def _store(work: SqliteStep, queue: QueueRow, groups: list[GroupRow], plan: RunPlan, now_ms: int) -> None:
     """Write a plan: runs, copies with rows of their own, counters, journal."""
     queue.turn, queue.publish_seq = plan.turn, plan.seq
     queue.published += sum(len(run.messages) for run in plan.runs)
@@ -124,7 +126,9 @@ def _store(work: Work, queue: Queue, groups: list[Group], plan: Plan, now_ms: in
         work.ready.add(queue.name)
 
 
-def _journal_arrivals(work: Work, queue: Queue, group: Group, plan: Plan, copy: int, copies: int) -> None:
+def _journal_arrivals(
+    work: SqliteStep, queue: QueueRow, group: GroupRow, plan: RunPlan, copy: int, copies: int
+) -> None:
     """Write what came to one group: at most one chunk for each of enqueued, scheduled, dropped."""
     dropped = plan.dropped.get(group.id, frozenset())
     lane = group.ordered_lane if group.spec.message_ordering else None

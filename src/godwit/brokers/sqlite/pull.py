@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any, Final
 
 from godwit.brokers.contract import Delivery
-from godwit.brokers.sqlite.care import look_after
-from godwit.brokers.sqlite.copies import AGAIN, DELETE_WAITING, LANE, SELECT_WAITING, Copy, decode_errors
-from godwit.brokers.sqlite.leases import BLOCK_BITS, BLOCK_LEASES, INSERT_BLOCK, MARK_LENGTH, encode_leases
-from godwit.brokers.sqlite.rows import Group, Queue
-from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, ID, KEY, SIZE, TYPE, Message
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout.copies import AGAIN, DELETE_WAITING, LANE, SELECT_WAITING, CopyRow, decode_errors
+from godwit.brokers.sqlite.layout.leases import BLOCK_BITS, BLOCK_LEASES, INSERT_BLOCK, MARK_LENGTH, encode_leases
+from godwit.brokers.sqlite.layout.rows import GroupRow, QueueRow
+from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, ID, KEY, SIZE, TYPE, Message
+from godwit.brokers.sqlite.layout.step import SqliteStep
+from godwit.brokers.sqlite.maintain import maintain_group
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, QueueName
@@ -21,18 +21,25 @@ from godwit.core.queues import LOWEST_FIRST_EVERY
 
 SELECT_RUNS: Final = "SELECT last, n FROM broker_runs WHERE last > ? AND last < ? ORDER BY last"
 
-Taken = tuple[int, Message, Copy | None, int]
+Taken = tuple[int, Message, CopyRow | None, int]
 """Run, message, its row when it has one, and the turn it came in."""
 
 
 def pull(
-    work: Work, name: QueueName, group_name: GroupName, *, worker: str, limit: int, lease_ms: int, max_bytes: int | None
+    work: SqliteStep,
+    name: QueueName,
+    group_name: GroupName,
+    *,
+    worker: str,
+    limit: int,
+    lease_ms: int,
+    max_bytes: int | None,
 ) -> list[Delivery]:
     """Look after the group, then lease up to `limit` messages."""
     queue = work.queue(name)
     group = work.group(queue, group_name)
     now_ms = work.now(queue)
-    look_after(work, group, now_ms)
+    maintain_group(work, group, now_ms)
     flow = group.spec.flow_control
     if flow.max_messages is not None:
         limit = min(limit, flow.max_messages - group.leased)
@@ -46,12 +53,12 @@ def pull(
     return _lease(work, queue, group, taken, worker, lease_ms, now_ms)
 
 
-def _lane_order(group: Group) -> Iterable[int]:
+def _lane_order(group: GroupRow) -> Iterable[int]:
     highest_first = range(group.queue.spec.lanes - 1, -1, -1)
     return reversed(highest_first) if group.pulls % LOWEST_FIRST_EVERY == LOWEST_FIRST_EVERY - 1 else highest_first
 
 
-def _in_order(work: Work, group: Group, limit: int) -> Iterator[Taken]:
+def _in_order(work: SqliteStep, group: GroupRow, limit: int) -> Iterator[Taken]:
     """Give deliverable copies in delivery order, at least `limit` if there are so many."""
     for lane in _lane_order(group):
         if group.explicit:
@@ -61,14 +68,14 @@ def _in_order(work: Work, group: Group, limit: int) -> Iterator[Taken]:
             yield from walk(work, group, lane)
 
 
-def _rows(work: Work, group: Group, slot: int, limit: int) -> Iterator[Taken]:
+def _rows(work: SqliteStep, group: GroupRow, slot: int, limit: int) -> Iterator[Taken]:
     statement = f"{SELECT_WAITING} AND slot = ? ORDER BY ord, seq LIMIT ?"
     for row in work.execute(statement, (group.id, slot, limit)).fetchall():
-        copy = Copy(row)
+        copy = CopyRow(row)
         yield copy.run, work.runs.message(copy.run, copy.seq), copy, copy.ord
 
 
-def walk(work: Work, group: Group, lane: int) -> Iterator[Taken]:
+def walk(work: SqliteStep, group: GroupRow, lane: int) -> Iterator[Taken]:
     """Give the copies beyond the group's cursor in a lane's runs."""
     if group.ready == group.explicit:
         return
@@ -101,7 +108,7 @@ def _merged(rows: Iterator[Taken], walk: Iterator[Taken]) -> Iterator[Taken]:
             next_walk = next(walk, None)
 
 
-def _within(group: Group, found: Iterator[Taken], limit: int, max_bytes: int | None) -> Iterator[Taken]:
+def _within(group: GroupRow, found: Iterator[Taken], limit: int, max_bytes: int | None) -> Iterator[Taken]:
     """Stop at `limit`, and before what would exceed the call's or the group's byte limits."""
     flow_bytes = group.spec.flow_control.max_bytes
     bounded = max_bytes is not None or flow_bytes is not None
@@ -117,7 +124,7 @@ def _within(group: Group, found: Iterator[Taken], limit: int, max_bytes: int | N
         yield one
 
 
-def _withdraw(work: Work, group: Group, taken: list[Taken]) -> None:
+def _withdraw(work: SqliteStep, group: GroupRow, taken: list[Taken]) -> None:
     """Take copies out of their places: rows are deleted, cursors move past the rest."""
     rows = [copy for _, _, copy, _ in taken if copy is not None]
     if rows:
@@ -135,7 +142,7 @@ def _withdraw(work: Work, group: Group, taken: list[Taken]) -> None:
 
 
 def _lease(
-    work: Work, queue: Queue, group: Group, taken: list[Taken], worker: str, lease_ms: int, now_ms: int
+    work: SqliteStep, queue: QueueRow, group: GroupRow, taken: list[Taken], worker: str, lease_ms: int, now_ms: int
 ) -> list[Delivery]:
     until = now_ms + lease_ms
     deliveries: list[Delivery] = []
@@ -170,7 +177,7 @@ def _lease_of(place: int, one: Taken, until: int, lease_ms: int) -> tuple[Any, .
 
 
 def _describe(
-    group: Group,
+    group: GroupRow,
     block: list[Taken],
     leases: list[tuple[Any, ...]],
     mark: str,

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
-from godwit.brokers.sqlite.care import end_row, exhausted
-from godwit.brokers.sqlite.copies import bury, decode_errors, encode_errors, give_back, release_key
-from godwit.brokers.sqlite.leases import Block, Blocks, Lease
-from godwit.brokers.sqlite.rows import Group
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout.copies import bury, decode_errors, encode_errors, give_back, release_key
+from godwit.brokers.sqlite.layout.leases import Block, Blocks, LeaseRow
+from godwit.brokers.sqlite.layout.rows import GroupRow
+from godwit.brokers.sqlite.layout.step import SqliteStep
+from godwit.brokers.sqlite.maintain import end_row, exhausted
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import FailureKind, remembered
 from godwit.core.journal.vocabulary import RETURN_KINDS, Event
@@ -21,10 +21,10 @@ Transition = tuple[int, Event, str]
 LONGEST_TOKEN = 64
 
 
-def settle(work: Work, settlements: Sequence[Settlement]) -> list[AckId]:
+def settle(work: SqliteStep, settlements: Sequence[Settlement]) -> list[AckId]:
     """End leases in the order given; return the ack ids that were not, or no longer, valid."""
     addresses = Addresses(work)
-    groups: dict[int, Group] = {}
+    groups: dict[int, GroupRow] = {}
     rows: dict[Transition, list[tuple[Any, ...]]] = {}
     refused: list[AckId] = []
     ended = work.ended
@@ -67,7 +67,7 @@ def settle(work: Work, settlements: Sequence[Settlement]) -> list[AckId]:
     return refused
 
 
-def _begin(work: Work, group: Group) -> None:
+def _begin(work: SqliteStep, group: GroupRow) -> None:
     work.now(group.queue)
     flow = group.spec.flow_control
     if flow.max_messages is not None or flow.max_bytes is not None:
@@ -77,12 +77,12 @@ def _begin(work: Work, group: Group) -> None:
 class Addresses:
     """The way from ack ids to leases; groups and blocks are loaded once."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: SqliteStep) -> None:
         self._work = work
-        self._groups: dict[str, Group | None] = {}
+        self._groups: dict[str, GroupRow | None] = {}
         self.blocks = Blocks(work)
 
-    def find(self, ack_id: AckId) -> tuple[Group, str, Block, Lease] | None:
+    def find(self, ack_id: AckId) -> tuple[GroupRow, str, Block, LeaseRow] | None:
         """Return what an ack id stands for, or None when it is not, or no longer, valid."""
         if not ack_id.isascii():
             return None  # all of ours are
@@ -100,7 +100,7 @@ class Addresses:
 
 
 def _refusal(
-    work: Work, group: Group, settlement: Nack | Postpone | GiveUp | HandBack, block: Block, lease: Lease
+    work: SqliteStep, group: GroupRow, settlement: Nack | Postpone | GiveUp | HandBack, block: Block, lease: LeaseRow
 ) -> tuple[Event, tuple[Any, ...]]:
     """Carry out anything but an ack."""
     copy = lease.copy(group)
@@ -128,11 +128,11 @@ def _refusal(
             assert_never(settlement)
 
 
-def extend(work: Work, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
+def extend(work: SqliteStep, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
     """Let leases end `lease_ms` from now; return the ack ids refused."""
     addresses = Addresses(work)
     rows: dict[tuple[int, str], list[tuple[Any, ...]]] = {}
-    groups: dict[int, Group] = {}
+    groups: dict[int, GroupRow] = {}
     refused: list[AckId] = []
     for ack_id in ack_ids:
         found = addresses.find(ack_id)
@@ -152,7 +152,7 @@ def extend(work: Work, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
     return refused
 
 
-def _journal_refused(work: Work, refused: Iterable[AckId]) -> None:
+def _journal_refused(work: SqliteStep, refused: Iterable[AckId]) -> None:
     for ack_id in refused:
         group, token = work.addressed(ack_id)
         if group is not None and 0 < len(token) <= LONGEST_TOKEN:

@@ -12,7 +12,7 @@ from godwit.brokers.sqlite.engine import SqliteEngine
 Step = Callable[[SqliteEngine], Any]
 
 
-class Call:
+class WriterCall:
     """One step, who waits for it, and how it ended."""
 
     __slots__ = ("abandoned", "carried_out", "deadline", "durable", "error", "future", "lost", "name", "result", "step")

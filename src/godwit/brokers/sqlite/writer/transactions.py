@@ -6,10 +6,10 @@ import errno
 import sqlite3
 from pathlib import Path
 
-from godwit.brokers.sqlite.calls import Call
-from godwit.brokers.sqlite.connection import translated
 from godwit.brokers.sqlite.engine import SqliteEngine
-from godwit.brokers.sqlite.log import Log
+from godwit.brokers.sqlite.writer.calls import WriterCall
+from godwit.brokers.sqlite.writer.connection import translated
+from godwit.brokers.sqlite.writer.write_ahead_log import WriteAheadLog
 from godwit.core.errors import BrokerBusy, BrokerError, BrokerUnavailable, StorageFull
 from godwit.core.fault_points import fault_point
 
@@ -18,7 +18,13 @@ class Transactions:
     """Carries out calls on one connection; whoever calls this holds the file lock."""
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, engine: SqliteEngine, log: Log, *, busy_seconds: float
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        engine: SqliteEngine,
+        log: WriteAheadLog,
+        *,
+        busy_seconds: float,
     ) -> None:
         self._path = path
         self._connection = connection
@@ -26,7 +32,7 @@ class Transactions:
         self._log = log
         self._busy_seconds = busy_seconds
 
-    def carry_out(self, calls: list[Call]) -> None:
+    def carry_out(self, calls: list[WriterCall]) -> None:
         """Carry out what is still wanted; each call has its result or its error afterwards."""
         wanted = [call for call in calls if call.is_wanted]
         for call in calls:
@@ -40,7 +46,7 @@ class Transactions:
         if any(isinstance(call.error, StorageFull) for call in wanted):
             self._log.disk_was_full()
 
-    def _transaction(self, calls: list[Call]) -> bool:
+    def _transaction(self, calls: list[WriterCall]) -> bool:
         """Carry out calls in one transaction; False when several were lost together and are to be tried alone."""
         execute = self._connection.execute
         alone = len(calls) == 1
@@ -66,7 +72,7 @@ class Transactions:
             calls[0].error = translated(error, self._path, calls[0].name) if isinstance(error, sqlite3.Error) else error
         return True
 
-    def _call(self, call: Call, *, alone: bool) -> None:
+    def _call(self, call: WriterCall, *, alone: bool) -> None:
         execute = self._connection.execute
         if not alone:
             execute("SAVEPOINT call")
@@ -86,7 +92,7 @@ class Transactions:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def write_through(self, calls: list[Call]) -> None:
+    def write_through(self, calls: list[WriterCall]) -> None:
         """Return when what durable calls have changed is on the disk; needs no lock, and should be called without."""
         durable = [call for call in calls if call.durable and call.error is None]
         if not durable:

@@ -49,7 +49,7 @@ def group_spec(encoded: bytes) -> GroupSpec:
     return msgspec.json.decode(encoded, type=GroupSpec)
 
 
-class Queue:
+class QueueRow:
     """One queue with its shard's counters."""
 
     __slots__ = (
@@ -102,7 +102,7 @@ class Queue:
         return (self.seq, self.at, self.publish_seq, self.bytes, *self.counters, self.shard_id)
 
 
-class Group:
+class GroupRow:
     """One group and its counters."""
 
     __slots__ = (
@@ -111,7 +111,7 @@ class Group:
         "spec",
     )  # fmt: skip
 
-    def __init__(self, queue: Queue, row: tuple[Any, ...]) -> None:
+    def __init__(self, queue: QueueRow, row: tuple[Any, ...]) -> None:
         self.queue = queue
         self.id: int = row[0]
         self.name = GroupName(row[2])
@@ -158,6 +158,6 @@ class Group:
         )  # fmt: skip
 
 
-def new_group_values(queue: Queue, letter_seq: int, now_ms: int) -> tuple[int, ...]:
+def new_group_values(queue: QueueRow, letter_seq: int, now_ms: int) -> tuple[int, ...]:
     """Return the counters of a group that begins after everything published so far."""
     return (*(queue.turn,) * 4, *(0,) * (len(_COUNTERS) - 7), letter_seq, 0, now_ms)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from heapq import heappop
 
-from godwit.brokers.memory.group import READY, Copy, Group
+from godwit.brokers.memory.group import READY, MemoryCopy, MemoryGroup
 from godwit.core.queues import LOWEST_FIRST_EVERY
 
 
-def _lane_order(group: Group) -> Iterable[int]:
+def _lane_order(group: MemoryGroup) -> Iterable[int]:
     highest_first = range(len(group.lanes) - 1, -1, -1)
     return reversed(highest_first) if group.pulls % LOWEST_FIRST_EVERY == LOWEST_FIRST_EVERY - 1 else highest_first
 
 
-def deliverable(group: Group) -> int:
+def deliverable(group: MemoryGroup) -> int:
     """Return how many copies a pull could take: ready ones, as far as flow control leaves room."""
     flow = group.spec.flow_control
     if flow.max_bytes is not None and group.leased and group.leased_bytes >= flow.max_bytes:
@@ -22,9 +22,9 @@ def deliverable(group: Group) -> int:
     return group.ready if flow.max_messages is None else max(0, min(group.ready, flow.max_messages - group.leased))
 
 
-def take(group: Group, limit: int) -> list[Copy]:
+def take(group: MemoryGroup, limit: int) -> list[MemoryCopy]:
     """Take up to `limit` ready copies, in delivery order."""
-    taken: list[Copy] = []
+    taken: list[MemoryCopy] = []
     for lane in _lane_order(group):
         again, fresh = group.again[lane], group.lanes[lane]
         while again and len(taken) < limit:
@@ -44,7 +44,7 @@ def take(group: Group, limit: int) -> list[Copy]:
     return taken
 
 
-def _peek(group: Group, lane: int) -> Copy | None:
+def _peek(group: MemoryGroup, lane: int) -> MemoryCopy | None:
     """Return the next copy of a lane, dropping marked ones on the way."""
     again, fresh = group.again[lane], group.lanes[lane]
     while again:
@@ -60,7 +60,7 @@ def _peek(group: Group, lane: int) -> Copy | None:
     return None
 
 
-def _pop(group: Group, lane: int) -> None:
+def _pop(group: MemoryGroup, lane: int) -> None:
     """Take off what `_peek` returned."""
     if group.again[lane]:
         heappop(group.again[lane])
@@ -68,7 +68,7 @@ def _pop(group: Group, lane: int) -> None:
         group.lanes[lane].popleft()
 
 
-def take_within(group: Group, limit: int, max_bytes: int | None) -> Iterator[Copy]:
+def take_within(group: MemoryGroup, limit: int, max_bytes: int | None) -> Iterator[MemoryCopy]:
     """Take ready copies as long as they fit the call's and the group's byte limits."""
     flow_bytes = group.spec.flow_control.max_bytes
     taken = taken_bytes = 0

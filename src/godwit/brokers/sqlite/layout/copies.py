@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.brokers.sqlite.rows import ASIDE, Group
-from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, Message
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout.rows import ASIDE, GroupRow
+from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, Message
+from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.core.failures.failure import FailureKind, ProcessingError
 
 AGAIN: Final = 0
@@ -39,7 +39,7 @@ def decode_errors(stored: bytes | None) -> tuple[ProcessingError, ...]:
     return _decode(stored) if stored is not None else ()
 
 
-class Copy:
+class CopyRow:
     """A message as one group has it, in a row of its own."""
 
     __slots__ = (
@@ -76,16 +76,16 @@ class Copy:
         )  # fmt: skip
 
 
-def new_copy(message: Message, run: int, *, ordered_lane: int | None) -> Copy:
+def new_copy(message: Message, run: int, *, ordered_lane: int | None) -> CopyRow:
     """Return a copy of a message that has just come in; its key counts when the group keeps order."""
     seq, ready_at, lane, expiry = message[ENVELOPE_FIELDS:]
     key = message[7] if ordered_lane is not None else None
     if key is not None:
         lane = ordered_lane
-    return Copy((0, 0, seq, run, lane, key, message[3], 0, 0, 0, ready_at, expiry, 0, None))
+    return CopyRow((0, 0, seq, run, lane, key, message[3], 0, 0, 0, ready_at, expiry, 0, None))
 
 
-def admit(work: Work, group: Group, copy: Copy, now_ms: int, turn: int) -> None:
+def admit(work: SqliteStep, group: GroupRow, copy: CopyRow, now_ms: int, turn: int) -> None:
     """Take in a new copy, at the place its time and key ask for; `turn` is its place in the order of arrival."""
     group.bytes += copy.size
     if copy.key is not None:
@@ -97,7 +97,7 @@ def admit(work: Work, group: Group, copy: Copy, now_ms: int, turn: int) -> None:
     wait(work, group, copy, now_ms, turn)
 
 
-def wait(work: Work, group: Group, copy: Copy, now_ms: int, turn: int | None = None) -> None:
+def wait(work: SqliteStep, group: GroupRow, copy: CopyRow, now_ms: int, turn: int | None = None) -> None:
     """Put a copy where it becomes deliverable: now, or when its time has come."""
     if copy.ready_at > now_ms:
         group.delayed += 1
@@ -112,14 +112,14 @@ def wait(work: Work, group: Group, copy: Copy, now_ms: int, turn: int | None = N
         _store(work, group, copy, LANE + copy.lane, group.queue.next_turn() if turn is None else turn)
 
 
-def _store(work: Work, group: Group, copy: Copy, slot: int, ord: int) -> None:
+def _store(work: SqliteStep, group: GroupRow, copy: CopyRow, slot: int, ord: int) -> None:
     copy.slot, copy.ord = slot, ord
     if copy.expiry is not None:
         group.expiring += 1
     work.execute(INSERT_WAITING, (group.id, *copy.row))
 
 
-def withdraw(work: Work, group: Group, copy: Copy) -> None:
+def withdraw(work: SqliteStep, group: GroupRow, copy: CopyRow) -> None:
     """Take a waiting copy out of its place."""
     work.execute(DELETE_WAITING, (group.id, copy.slot, copy.ord, copy.seq))
     if copy.expiry is not None:
@@ -133,7 +133,7 @@ def withdraw(work: Work, group: Group, copy: Copy) -> None:
         group.blocked -= 1
 
 
-def give_back(work: Work, group: Group, copy: Copy, ready_at: int, now_ms: int) -> None:
+def give_back(work: SqliteStep, group: GroupRow, copy: CopyRow, ready_at: int, now_ms: int) -> None:
     """Let a copy wait again whose lease was ended."""
     copy.ready_at = ready_at
     copy.returned = 1
@@ -142,26 +142,28 @@ def give_back(work: Work, group: Group, copy: Copy, ready_at: int, now_ms: int) 
     wait(work, group, copy, now_ms)
 
 
-def end(work: Work, group: Group, copy: Copy, now_ms: int, *, blocked: bool = False) -> None:
+def end(work: SqliteStep, group: GroupRow, copy: CopyRow, now_ms: int, *, blocked: bool = False) -> None:
     """Count a copy out that is done, dead or cancelled, and let the next of its key follow."""
     group.bytes -= copy.size
     if copy.key is not None and not blocked:
         release_key(work, group, copy.key, now_ms)
 
 
-def release_key(work: Work, group: Group, key: str, now_ms: int) -> None:
+def release_key(work: SqliteStep, group: GroupRow, key: str, now_ms: int) -> None:
     """Make the next blocked copy the head of its key."""
     following = f"{SELECT_WAITING} AND slot = {BLOCKED} AND key = ? ORDER BY seq LIMIT 1"
     row = work.execute(following, (group.id, key)).fetchone()
     if row is None:
         work.execute("DELETE FROM broker_heads WHERE group_id = ? AND key = ?", (group.id, key))
         return
-    copy = Copy(row)
+    copy = CopyRow(row)
     withdraw(work, group, copy)
     wait(work, group, copy, now_ms)
 
 
-def bury(work: Work, group: Group, copy: Copy, kind: FailureKind, now_ms: int, *, blocked: bool = False) -> None:
+def bury(
+    work: SqliteStep, group: GroupRow, copy: CopyRow, kind: FailureKind, now_ms: int, *, blocked: bool = False
+) -> None:
     """Make a dead letter of a copy that is in no place any more."""
     end(work, group, copy, now_ms, blocked=blocked)
     store_alone(work, group, copy)
@@ -174,7 +176,7 @@ def bury(work: Work, group: Group, copy: Copy, kind: FailureKind, now_ms: int, *
     work.execute(INSERT_LETTER, values)
 
 
-def store_alone(work: Work, group: Group, copy: Copy) -> None:
+def store_alone(work: SqliteStep, group: GroupRow, copy: CopyRow) -> None:
     """Give a copy that stays for long a run of its own, so that it does not keep its neighbours' bodies."""
     messages = work.runs.read(copy.run)
     if len(messages) == 1:

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from godwit.brokers.sqlite.plan import Plan, Run
-from godwit.brokers.sqlite.rows import Queue
-from godwit.brokers.sqlite.runs import ID, READY_AT, SEQ, Message
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout.rows import QueueRow
+from godwit.brokers.sqlite.layout.run_plan import Run, RunPlan
+from godwit.brokers.sqlite.layout.runs import ID, READY_AT, SEQ, Message
+from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.core.clock import milliseconds
 from godwit.core.messages.envelope import Envelope
 
@@ -36,7 +36,7 @@ _encode_names = msgspec.json.Encoder().encode
 _decode_places = msgspec.msgpack.Decoder(list[Place]).decode
 
 
-def insert_ids(work: Work, queue: Queue, plan: Plan, now_ms: int) -> bool:
+def insert_ids(work: SqliteStep, queue: QueueRow, plan: RunPlan, now_ms: int) -> bool:
     """Remember ids if all of them are new, otherwise none; say which."""
     window_ms = milliseconds(queue.spec.dedup_window)
     run = plan.only_run
@@ -62,7 +62,7 @@ def insert_ids(work: Work, queue: Queue, plan: Plan, now_ms: int) -> bool:
     return False
 
 
-def without_known(work: Work, queue: Queue, chunk: Sequence[Envelope], now_ms: int) -> Sequence[Envelope]:
+def without_known(work: SqliteStep, queue: QueueRow, chunk: Sequence[Envelope], now_ms: int) -> Sequence[Envelope]:
     """Return those whose id was not accepted inside the window, nor earlier in the chunk."""
     if not queue.spec.dedup_window:
         return chunk
@@ -78,7 +78,7 @@ def without_known(work: Work, queue: Queue, chunk: Sequence[Envelope], now_ms: i
     return fresh
 
 
-def upsert_ids(work: Work, queue: Queue, stored: Stored, *, remember: bool) -> None:
+def upsert_ids(work: SqliteStep, queue: QueueRow, stored: Stored, *, remember: bool) -> None:
     """Point ids to their newest messages, keeping the way to older ones that still live."""
     window_ms = milliseconds(queue.spec.dedup_window)
     coming = frozenset(run.last for _, run in stored)
@@ -88,7 +88,7 @@ def upsert_ids(work: Work, queue: Queue, stored: Stored, *, remember: bool) -> N
 
 
 def point_to(
-    work: Work, queue: Queue, id: str, place: Place, until: int = 0, coming: frozenset[int] = frozenset()
+    work: SqliteStep, queue: QueueRow, id: str, place: Place, until: int = 0, coming: frozenset[int] = frozenset()
 ) -> None:
     """Let an id lead to a new message first; runs that are `coming` live though they are not written yet."""
     row = work.execute(SELECT_ID, (queue.id, id)).fetchone()
@@ -99,7 +99,7 @@ def point_to(
     work.execute(UPSERT_ID, (queue.id, id, until, *place, _encode(older) if older else None))
 
 
-def places_of(work: Work, queue: Queue, id: str) -> list[Place]:
+def places_of(work: SqliteStep, queue: QueueRow, id: str) -> list[Place]:
     """Return where the messages with this id are or were, newest first."""
     row = work.execute(SELECT_ID, (queue.id, id)).fetchone()
     return _places(row) if row is not None else []
@@ -120,7 +120,7 @@ class Sweep:
         self._seen = self._last_cycle = 0
         self._steps_left, self._is_done = SWEEPS_A_CYCLE, False
 
-    def step(self, work: Work, now_ms: int) -> int:
+    def step(self, work: SqliteStep, now_ms: int) -> int:
         """Look at the next ids; return how many were deleted. A small table is soon swept and then left alone."""
         self._steps_left -= 1
         if self._is_done:

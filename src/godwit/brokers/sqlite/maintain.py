@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from godwit.brokers.sqlite import copies as places
-from godwit.brokers.sqlite.copies import BLOCKED, DELAYED, SELECT_WAITING, Copy
-from godwit.brokers.sqlite.leases import Block, Lease, blocks_of, unlease
-from godwit.brokers.sqlite.rows import Group
-from godwit.brokers.sqlite.runs import ID, KEY, TYPE
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout import copies as places
+from godwit.brokers.sqlite.layout.copies import BLOCKED, DELAYED, SELECT_WAITING, CopyRow
+from godwit.brokers.sqlite.layout.leases import Block, LeaseRow, blocks_of, unlease
+from godwit.brokers.sqlite.layout.rows import GroupRow
+from godwit.brokers.sqlite.layout.runs import ID, KEY, TYPE
+from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.vocabulary import Event
 
 
-def look_after(work: Work, group: Group, now_ms: int) -> int:
+def maintain_group(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
     """Take back due leases, expire, release due delays, in this order; return the number of changes."""
     changes = 0
     if group.leased:
@@ -31,7 +31,7 @@ def look_after(work: Work, group: Group, now_ms: int) -> int:
     return changes
 
 
-def _forgive(work: Work, group: Group, gap_ms: int, now_ms: int) -> int:
+def _forgive(work: SqliteStep, group: GroupRow, gap_ms: int, now_ms: int) -> int:
     """No worker could renew a lease in the gap, so those shorter than it end one length from now."""
     rows: list[tuple[Any, ...]] = []
     for block in blocks_of(work, group, " AND shortest < ?", gap_ms):
@@ -47,7 +47,7 @@ def _forgive(work: Work, group: Group, gap_ms: int, now_ms: int) -> int:
     return len(rows)
 
 
-def _take_back(work: Work, group: Group, now_ms: int) -> int:
+def _take_back(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
     due = _end_due(work, group, now_ms)
     if not due:
         return 0
@@ -75,9 +75,9 @@ def _take_back(work: Work, group: Group, now_ms: int) -> int:
     return len(due)
 
 
-def _end_due(work: Work, group: Group, now_ms: int) -> list[tuple[Block, Lease]]:
+def _end_due(work: SqliteStep, group: GroupRow, now_ms: int) -> list[tuple[Block, LeaseRow]]:
     """End leases past their deadline and return them."""
-    due: list[tuple[Block, Lease]] = []
+    due: list[tuple[Block, LeaseRow]] = []
     for block in blocks_of(work, group, " AND due <= ?", now_ms):
         past = [lease for lease in block.open.values() if lease.until <= now_ms]
         for lease in past:
@@ -88,12 +88,12 @@ def _end_due(work: Work, group: Group, now_ms: int) -> list[tuple[Block, Lease]]
     return due
 
 
-def _expire(work: Work, group: Group, now_ms: int) -> int:
+def _expire(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
     rows: list[tuple[Any, ...]] = []
     # One at a time: burying a head moves the next of its key, which may itself be past its time.
     nearest = f"{SELECT_WAITING} AND expiry <= ? ORDER BY expiry, seq LIMIT 1"
     while (found := work.execute(nearest, (group.id, now_ms)).fetchone()) is not None:
-        copy = Copy(found)
+        copy = CopyRow(found)
         message = work.runs.message(copy.run, copy.seq)
         places.withdraw(work, group, copy)
         places.bury(work, group, copy, FailureKind.EXPIRED, now_ms, blocked=copy.slot == BLOCKED)
@@ -106,18 +106,18 @@ def _expire(work: Work, group: Group, now_ms: int) -> int:
     return len(rows)
 
 
-def _due_delays(work: Work, group: Group, now_ms: int) -> int:
+def _due_delays(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
     due = work.execute(
         f"{SELECT_WAITING} AND slot = {DELAYED} AND ord <= ? ORDER BY ord, seq", (group.id, now_ms)
     ).fetchall()
     for row in due:
-        copy = Copy(row)
+        copy = CopyRow(row)
         places.withdraw(work, group, copy)
         places.wait(work, group, copy, now_ms)
     return len(due)
 
 
-def exhausted(group: Group, copy: Copy) -> bool:
+def exhausted(group: GroupRow, copy: CopyRow) -> bool:
     """Say whether the group gives a message up after this failure or crash."""
     limit = group.spec.max_delivery_attempts
     return limit is not None and copy.failures + copy.crashes >= limit
@@ -125,8 +125,8 @@ def exhausted(group: Group, copy: Copy) -> bool:
 
 def end_row(
     block: Block,
-    lease: Lease,
-    copy: Copy,
+    lease: LeaseRow,
+    copy: CopyRow,
     now_ms: int,
     run_ms: int | None,
     kind: str | None,
@@ -140,7 +140,7 @@ def end_row(
     )  # fmt: skip
 
 
-def next_due(work: Work, group: Group) -> int | None:
+def next_due(work: SqliteStep, group: GroupRow) -> int | None:
     """Return when something may become ready by itself, or None."""
     times = []
     for counter, statement in (

@@ -11,11 +11,11 @@ from concurrent.futures import Future as ThreadFuture
 from pathlib import Path
 from typing import Any, Final
 
-from godwit.brokers.sqlite.calls import NOBODY, Call, Step
-from godwit.brokers.sqlite.connection import open_writer
 from godwit.brokers.sqlite.engine import SqliteEngine
-from godwit.brokers.sqlite.log import Log
-from godwit.brokers.sqlite.transactions import Transactions
+from godwit.brokers.sqlite.writer.calls import NOBODY, Step, WriterCall
+from godwit.brokers.sqlite.writer.connection import open_writer
+from godwit.brokers.sqlite.writer.transactions import Transactions
+from godwit.brokers.sqlite.writer.write_ahead_log import WriteAheadLog
 from godwit.core.clock import Clock
 from godwit.core.errors import BrokerBusy, BrokerClosed
 from godwit.filelock import FileLock
@@ -28,7 +28,7 @@ SOON_SECONDS: Final = 0.0015
 """How long a brief call waits for another process's step before it leaves the waiting to the thread."""
 
 
-class Writer:
+class SqliteWriter:
     """Carries out steps in the order they are given, several per commit."""
 
     def __init__(
@@ -53,11 +53,11 @@ class Writer:
             self._lock.close()
             raise
         self._engine = SqliteEngine(self._connection, clock)
-        self._log = Log(path, self._connection)
+        self._log = WriteAheadLog(path, self._connection)
         self._transactions = Transactions(path, self._connection, self._engine, self._log, busy_seconds=busy_seconds)
-        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
-        self._waiting: deque[Call] = deque()
-        self._brief: list[Call] = []
+        self._calls: queue.SimpleQueue[WriterCall | None] = queue.SimpleQueue()
+        self._waiting: deque[WriterCall] = deque()
+        self._brief: list[WriterCall] = []
         """Brief calls of this turn of the loop: the first of them to go on carries out all."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -75,7 +75,7 @@ class Writer:
         if self._closed:
             raise BrokerClosed(f"The SQLite broker on {self._path}")
         future: asyncio.Future[Any] = self._loop.create_future()
-        call = Call(name, step, future, durable=durable, lost=lost)
+        call = WriterCall(name, step, future, durable=durable, lost=lost)
         call.deadline = self._loop.time() + self._busy_seconds
         self._waiting.append(call)
         if self._timer is None:
@@ -92,7 +92,7 @@ class Writer:
         for the disk too, so it stays on the thread unless the last ones were quick.
         """
         quick = not durable or self._log.disk_is_quick
-        call = Call(name, step, NOBODY, durable=durable, lost=lost)
+        call = WriterCall(name, step, NOBODY, durable=durable, lost=lost)
         if quick:
             self._brief.append(call)
         try:
@@ -109,14 +109,14 @@ class Writer:
             return call.result
         return await self.submit(name, step, durable=durable, lost=lost)
 
-    def _forsake(self, call: Call) -> None:
+    def _forsake(self, call: WriterCall) -> None:
         """Do what is left to do for a call nobody waits for any more."""
         if call in self._brief:
             self._brief.remove(call)
         elif call.carried_out and call.error is None and call.lost is not None:
             call.lost(call.result)
 
-    def _at_once(self, calls: list[Call]) -> None:
+    def _at_once(self, calls: list[WriterCall]) -> None:
         """Carry out calls on this thread in one transaction, unless somebody else is at it or the log needs care."""
         if self._closed or not self._turn.acquire(blocking=False):
             return
@@ -151,13 +151,13 @@ class Writer:
         if waiting:
             self._timer = self._loop.call_at(waiting[0].deadline, self._give_up)
 
-    def _answer_waiting(self, calls: list[Call]) -> None:
+    def _answer_waiting(self, calls: list[WriterCall]) -> None:
         self._answer([call for call in calls if isinstance(call.future, asyncio.Future)])
         waiting = self._waiting
         while waiting and waiting[0].future.done():
             waiting.popleft()
 
-    def _answer(self, calls: list[Call]) -> None:
+    def _answer(self, calls: list[WriterCall]) -> None:
         for call in calls:
             future = call.future
             if future.done():
@@ -173,7 +173,7 @@ class Writer:
         if self._closed:
             raise BrokerClosed(f"The SQLite broker on {self._path}")
         future: ThreadFuture[Any] = ThreadFuture()
-        call = Call(name, step, future, durable=False, lost=None)
+        call = WriterCall(name, step, future, durable=False, lost=None)
         self._calls.put(call)
         try:
             return future.result(self._busy_seconds)
@@ -219,7 +219,7 @@ class Writer:
             except RuntimeError:  # the loop is closed: nobody waits
                 return
 
-    def _take_turn(self, calls: list[Call]) -> bool:
+    def _take_turn(self, calls: list[WriterCall]) -> bool:
         """Carry out what waits in one transaction; say whether it ends here."""
         last = False
         try:
@@ -237,7 +237,7 @@ class Writer:
                     one.error = error
         return last
 
-    def _take_more(self, calls: list[Call]) -> bool:
+    def _take_more(self, calls: list[WriterCall]) -> bool:
         """Add what waits in the queue; say whether it ends here."""
         try:
             while len(calls) < GROUP_COMMIT:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
-from godwit.brokers.sqlite.runs import RUN_BYTES, SEQ, SIZE, Message, astuple
+from godwit.brokers.sqlite.layout.rows import ASIDE, GroupRow, QueueRow
+from godwit.brokers.sqlite.layout.runs import RUN_BYTES, SEQ, SIZE, Message, astuple
 from godwit.core.clock import milliseconds
 from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import LANE_OF_PRIORITY
@@ -29,13 +29,13 @@ class Run:
         self.size = self.live = self.holds = self.last = 0
 
 
-class Plan:
+class RunPlan:
     """The runs of one chunk, with turns and publish_seqs given."""
 
     def __init__(
         self,
-        queue: Queue,
-        groups: list[Group],
+        queue: QueueRow,
+        groups: list[GroupRow],
         fresh: Sequence[Envelope],
         drops: Drops,
         now_ms: int,

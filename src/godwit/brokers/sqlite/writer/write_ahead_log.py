@@ -23,7 +23,7 @@ TIGHT_SECONDS: Final = 60.0
 """After a full disk the log is kept empty for so long: it must not take the room the file needs to take the log in."""
 
 
-class Log:
+class WriteAheadLog:
     """The log of one database file, as one process looks after it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:

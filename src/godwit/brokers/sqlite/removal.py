@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from godwit.brokers.sqlite import copies as places
-from godwit.brokers.sqlite.copies import BLOCKED, SELECT_WAITING, Copy
-from godwit.brokers.sqlite.ids import places_of
-from godwit.brokers.sqlite.leases import blocks_of
-from godwit.brokers.sqlite.rows import ASIDE, TURN_BITS, Group
-from godwit.brokers.sqlite.runs import SEQ, SIZE
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout import copies as places
+from godwit.brokers.sqlite.layout.copies import BLOCKED, SELECT_WAITING, CopyRow
+from godwit.brokers.sqlite.layout.ids import places_of
+from godwit.brokers.sqlite.layout.leases import blocks_of
+from godwit.brokers.sqlite.layout.rows import ASIDE, TURN_BITS, GroupRow
+from godwit.brokers.sqlite.layout.runs import SEQ, SIZE
+from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, MessageId, QueueName, is_message_id
 
@@ -28,7 +28,7 @@ def removal_row(count: int, seqs: list[int]) -> tuple[int, int | None, int | Non
     return (count, min(seqs, default=None), max(seqs, default=None))
 
 
-def cancel(work: Work, name: QueueName, message_id: MessageId) -> bool:
+def cancel(work: SqliteStep, name: QueueName, message_id: MessageId) -> bool:
     """Delete a message wherever it waits; say whether there was one."""
     queue = work.queue(name)
     now_ms = work.now(queue)
@@ -42,11 +42,11 @@ def cancel(work: Work, name: QueueName, message_id: MessageId) -> bool:
     return found
 
 
-def _withdraw(work: Work, group: Group, run: int, seq: int, now_ms: int) -> bool:
+def _withdraw(work: SqliteStep, group: GroupRow, run: int, seq: int, now_ms: int) -> bool:
     """End a copy if it waits in this group."""
     row = work.execute(f"{SELECT_WAITING} AND seq = ?", (group.id, seq)).fetchone()
     if row is not None:
-        copy = Copy(row)
+        copy = CopyRow(row)
         places.withdraw(work, group, copy)
         places.end(work, group, copy, now_ms, blocked=copy.slot == BLOCKED)
         work.ended[copy.run] += 1
@@ -71,7 +71,7 @@ def _withdraw(work: Work, group: Group, run: int, seq: int, now_ms: int) -> bool
     return True
 
 
-def purge(work: Work, name: QueueName, group_name: GroupName | None) -> int:
+def purge(work: SqliteStep, name: QueueName, group_name: GroupName | None) -> int:
     """Delete what waits; return how many copies."""
     queue = work.queue(name)
     work.now(queue)
@@ -85,7 +85,7 @@ def purge(work: Work, name: QueueName, group_name: GroupName | None) -> int:
     return purged
 
 
-def clear_group(work: Work, group: Group, *, waiting_only: bool) -> Cleared:
+def clear_group(work: SqliteStep, group: GroupRow, *, waiting_only: bool) -> Cleared:
     """Take away all that waits, and unless `waiting_only` what is leased or dead too."""
     seqs = _clear_rows(work, "broker_waiting", group)
     seqs += _clear_walk(work, group)
@@ -107,13 +107,13 @@ def clear_group(work: Work, group: Group, *, waiting_only: bool) -> Cleared:
     return Cleared(count, seqs)
 
 
-def _clear_rows(work: Work, table: str, group: Group) -> list[int]:
+def _clear_rows(work: SqliteStep, table: str, group: GroupRow) -> list[int]:
     rows = work.execute(f"DELETE FROM {table} WHERE group_id = ? RETURNING run, seq", (group.id,)).fetchall()  # noqa: S608
     work.ended.update(Counter(run for run, _ in rows))
     return [seq for _, seq in rows]
 
 
-def _clear_walk(work: Work, group: Group) -> list[int]:
+def _clear_walk(work: SqliteStep, group: GroupRow) -> list[int]:
     """Move the cursors past everything; only the outermost runs are read, the others are counted."""
     seqs: list[int] = []
     for lane in range(group.queue.spec.lanes):

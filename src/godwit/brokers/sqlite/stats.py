@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from godwit.brokers.contract import GroupStats, QueueStats, Snapshot
-from godwit.brokers.sqlite.care import next_due
-from godwit.brokers.sqlite.copies import SELECT_WAITING, Copy
-from godwit.brokers.sqlite.leases import blocks_of
+from godwit.brokers.sqlite.layout.copies import SELECT_WAITING, CopyRow
+from godwit.brokers.sqlite.layout.leases import blocks_of
+from godwit.brokers.sqlite.layout.rows import GroupRow
+from godwit.brokers.sqlite.layout.runs import ID, READY_AT, SEQ
+from godwit.brokers.sqlite.layout.step import SqliteStep
+from godwit.brokers.sqlite.maintain import next_due
 from godwit.brokers.sqlite.pull import walk
-from godwit.brokers.sqlite.rows import Group
-from godwit.brokers.sqlite.runs import ID, READY_AT, SEQ
-from godwit.brokers.sqlite.work import Work
 from godwit.core.journal.projection import CopyState
 from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 
 
-def stats(work: Work) -> list[QueueStats]:
+def stats(work: SqliteStep) -> list[QueueStats]:
     """Say how much every queue holds."""
     return [
         QueueStats(
@@ -31,7 +31,7 @@ def stats(work: Work) -> list[QueueStats]:
     ]
 
 
-def _group_stats(spec: QueueSpec, group: Group) -> GroupStats:
+def _group_stats(spec: QueueSpec, group: GroupRow) -> GroupStats:
     full = (spec.max_size is not None and group.depth >= spec.max_size) or (
         spec.max_bytes is not None and group.bytes >= spec.max_bytes
     )
@@ -57,7 +57,7 @@ class Outlook(NamedTuple):
     renew_ms: int | None
 
 
-def outlook(work: Work, name: QueueName, group_name: GroupName) -> Outlook:
+def outlook(work: SqliteStep, name: QueueName, group_name: GroupName) -> Outlook:
     """Say whether a pull would find something now, or from when on."""
     group = work.group(work.queue(name), group_name)
     flow = group.spec.flow_control.max_messages
@@ -70,20 +70,20 @@ def outlook(work: Work, name: QueueName, group_name: GroupName) -> Outlook:
     return Outlook(ready, next_due(work, group), renew_ms)
 
 
-def snapshot(work: Work, name: QueueName) -> Snapshot:
+def snapshot(work: SqliteStep, name: QueueName) -> Snapshot:
     """List a queue's copies as of the newest row of its journal; to be called inside one read transaction."""
     queue = work.queue(name)
     copies: list[CopyState] = []
     for group in work.groups(queue).values():
         copies += _walked(work, group)
         for row in work.execute(SELECT_WAITING, (group.id,)).fetchall():
-            copies.append(_state(work, group, Copy(row), "waiting"))
+            copies.append(_state(work, group, CopyRow(row), "waiting"))
         copies += _leased(work, group)
         copies += _dead(work, group)
     return Snapshot(position=Position(queue.epoch, queue.seq), copies=tuple(copies))
 
 
-def _walked(work: Work, group: Group) -> list[CopyState]:
+def _walked(work: SqliteStep, group: GroupRow) -> list[CopyState]:
     """Return the copies that have no row of their own."""
     return [
         CopyState(
@@ -99,7 +99,7 @@ def _walked(work: Work, group: Group) -> list[CopyState]:
     ]
 
 
-def _state(work: Work, group: Group, copy: Copy, state: str) -> CopyState:
+def _state(work: SqliteStep, group: GroupRow, copy: CopyRow, state: str) -> CopyState:
     return CopyState(
         queue=group.queue.name,
         group=group.name,
@@ -113,7 +113,7 @@ def _state(work: Work, group: Group, copy: Copy, state: str) -> CopyState:
     )
 
 
-def _leased(work: Work, group: Group) -> list[CopyState]:
+def _leased(work: SqliteStep, group: GroupRow) -> list[CopyState]:
     return [
         CopyState(
             queue=group.queue.name,
@@ -133,7 +133,7 @@ def _leased(work: Work, group: Group) -> list[CopyState]:
     ]
 
 
-def _dead(work: Work, group: Group) -> list[CopyState]:
+def _dead(work: SqliteStep, group: GroupRow) -> list[CopyState]:
     dead = "SELECT run, seq, ready_at, attempt, failures, crashes FROM broker_letters WHERE group_id = ?"
     return [
         CopyState(

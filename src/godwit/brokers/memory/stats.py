@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from godwit.brokers.contract import GroupStats
-from godwit.brokers.memory.group import DEAD, LEASED, Copy, Group
+from godwit.brokers.memory.group import DEAD, LEASED, MemoryCopy, MemoryGroup
 from godwit.core.journal.projection import CopyState
 from godwit.core.queues import QueueSpec
 
 
-def all_copies(group: Group) -> Iterator[Copy]:
+def all_copies(group: MemoryGroup) -> Iterator[MemoryCopy]:
     """Give every copy a group holds, the dead ones last."""
     for newest in group.by_id.values():
-        copy: Copy | None = newest
+        copy: MemoryCopy | None = newest
         while copy is not None:
             yield copy
             copy = copy.twin
     yield from group.letters.values()
 
 
-def removal(copies: Iterable[Copy]) -> tuple[int, int | None, int | None]:
+def removal(copies: Iterable[MemoryCopy]) -> tuple[int, int | None, int | None]:
     """Return the journal row of copies removed together: their number and range."""
     seqs = [copy.seq for copy in copies]
     return (len(seqs), min(seqs, default=None), max(seqs, default=None))
 
 
-def copy_state(copy: Copy) -> CopyState:
+def copy_state(copy: MemoryCopy) -> CopyState:
     """Return a copy as a snapshot lists it."""
     leased = copy.place == LEASED
     return CopyState(
@@ -44,7 +44,7 @@ def copy_state(copy: Copy) -> CopyState:
     )
 
 
-def group_stats(spec: QueueSpec, group: Group) -> GroupStats:
+def group_stats(spec: QueueSpec, group: MemoryGroup) -> GroupStats:
     """Say how much a group holds."""
     full = (spec.max_size is not None and group.depth >= spec.max_size) or (
         spec.max_bytes is not None and group.bytes >= spec.max_bytes

@@ -24,7 +24,7 @@ class StoredChunk(NamedTuple):
     data: bytes
 
 
-class Shard:
+class MemoryShard:
     """Rows `first_seq` to `seq` of one queue's journal, and the counters that outlive the queue."""
 
     def __init__(self, name: str) -> None:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.brokers.sqlite.copies import Copy
-from godwit.brokers.sqlite.rows import Group
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout.copies import CopyRow
+from godwit.brokers.sqlite.layout.rows import GroupRow
+from godwit.brokers.sqlite.layout.step import SqliteStep
 
 BLOCK_BITS: Final = 7
 BLOCK_LEASES: Final = 100
@@ -29,7 +29,7 @@ SELECT_BLOCK: Final = f"SELECT {COLUMNS} FROM broker_leases WHERE id = ?"  # noq
 SELECT_OF_GROUP: Final = f"SELECT {COLUMNS} FROM broker_leases WHERE group_id = ?"  # noqa: S608
 
 
-class Lease(msgspec.Struct, array_like=True, gc=False):
+class LeaseRow(msgspec.Struct, array_like=True, gc=False):
     """One delivery that is not settled yet."""
 
     place: int
@@ -49,10 +49,10 @@ class Lease(msgspec.Struct, array_like=True, gc=False):
     until: int
     length: int
 
-    def copy(self, group: Group) -> Copy:
+    def copy(self, group: GroupRow) -> CopyRow:
         """Return the copy it holds; its key counts when the group keeps order."""
         key = self.key if group.spec.message_ordering else None
-        return Copy(
+        return CopyRow(
             (
                 *(0, 0, self.seq, self.run, self.lane, key, self.size, self.attempt, self.failures, self.crashes),
                 *(self.ready_at, self.expiry, 1, self.errors),
@@ -61,7 +61,7 @@ class Lease(msgspec.Struct, array_like=True, gc=False):
 
 
 encode_leases = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Lease]).decode
+_decode = msgspec.msgpack.Decoder(list[LeaseRow]).decode
 
 
 class Block:
@@ -76,14 +76,14 @@ class Block:
         self.worker: str
         self.delivered_at: int
         self.id, self.group_id, self.mark, self.worker, self.delivered_at, leases = row
-        self.open: dict[int, Lease] = {lease.place: lease for lease in _decode(leases)}
+        self.open: dict[int, LeaseRow] = {lease.place: lease for lease in _decode(leases)}
         self.changed = False
 
-    def token(self, lease: Lease) -> str:
+    def token(self, lease: LeaseRow) -> str:
         """Return what follows the group's prefix in the lease's ack id."""
         return f"{self.mark}{self.id << BLOCK_BITS | lease.place:x}"
 
-    def save(self, work: Work) -> None:
+    def save(self, work: SqliteStep) -> None:
         """Write what is left of it."""
         if not self.changed:
             return
@@ -98,11 +98,11 @@ class Block:
 class Blocks:
     """The blocks a step touches."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: SqliteStep) -> None:
         self._work = work
         self._loaded: dict[int, Block | None] = {}
 
-    def find(self, group: Group, token: str) -> tuple[Block, Lease] | None:
+    def find(self, group: GroupRow, token: str) -> tuple[Block, LeaseRow] | None:
         """Return the open lease a token stands for in a group."""
         try:
             number = int(token[MARK_LENGTH:], 16)
@@ -129,12 +129,12 @@ class Blocks:
                 block.save(self._work)
 
 
-def blocks_of(work: Work, group: Group, condition: str = "", *values: int) -> Iterable[Block]:
+def blocks_of(work: SqliteStep, group: GroupRow, condition: str = "", *values: int) -> Iterable[Block]:
     """Return the blocks of a group, or some of them."""
     return [Block(row) for row in work.execute(SELECT_OF_GROUP + condition, (group.id, *values)).fetchall()]
 
 
-def unlease(group: Group, lease: Lease) -> None:
+def unlease(group: GroupRow, lease: LeaseRow) -> None:
     """Count a lease out of its group."""
     group.leased -= 1
     group.leased_bytes -= lease.size

@@ -21,8 +21,8 @@ import msgspec
 from godwit.brokers.contract import PUBLISH_CHUNK
 from godwit.brokers.memory.engine import MemoryEngine
 from godwit.brokers.memory.group import DEAD, DELAYED
-from godwit.brokers.memory.queue import Queue
-from godwit.brokers.memory.view import all_copies
+from godwit.brokers.memory.queue import MemoryQueue
+from godwit.brokers.memory.stats import all_copies
 from godwit.core.errors import BrokerUnavailable
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import QueueName
@@ -66,7 +66,7 @@ def save(path: Path, engine: MemoryEngine) -> int:
     return count
 
 
-def _open_copies(queue: Queue) -> Iterator[Envelope]:
+def _open_copies(queue: MemoryQueue) -> Iterator[Envelope]:
     for group in queue.groups.values():
         alive = [copy for copy in all_copies(group) if copy.place < DEAD]
         for copy in sorted(alive, key=lambda copy: copy.seq):

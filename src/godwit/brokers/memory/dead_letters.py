@@ -8,25 +8,25 @@ from itertools import islice
 import msgspec
 
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
-from godwit.brokers.memory.group import Copy, Group
-from godwit.brokers.memory.queue import Queue, arrival
+from godwit.brokers.memory.group import MemoryCopy, MemoryGroup
+from godwit.brokers.memory.queue import MemoryQueue, arrival
 from godwit.core.errors import QueueFull
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import LANE_OF_PRIORITY
 
 
-def letter_id(copy: Copy) -> LetterId:
+def letter_id(copy: MemoryCopy) -> LetterId:
     """Return the id of a dead letter: it sorts by time of death inside its group."""
     return LetterId(f"{copy.group.ack_prefix}{copy.letter:012d}")
 
 
-def sources(queues: Iterable[Queue], name: QueueName) -> list[Queue]:
+def sources(queues: Iterable[MemoryQueue], name: QueueName) -> list[MemoryQueue]:
     """Return the queue of this name and those that share it as their dead letter queue."""
     return [queue for queue in queues if name in (queue.spec.name, queue.spec.dead_letter_queue)]
 
 
-def page(found: Iterable[Queue], group: GroupName | None, after: LetterId | None, limit: int) -> list[DeadLetter]:
+def page(found: Iterable[MemoryQueue], group: GroupName | None, after: LetterId | None, limit: int) -> list[DeadLetter]:
     """Return letters beyond `after`, by queue, group and time of death."""
     letters: list[DeadLetter] = []
     groups = sorted(
@@ -43,7 +43,7 @@ def page(found: Iterable[Queue], group: GroupName | None, after: LetterId | None
     return letters
 
 
-def _dead_letter(copy: Copy) -> DeadLetter:
+def _dead_letter(copy: MemoryCopy) -> DeadLetter:
     return DeadLetter(
         id=letter_id(copy),
         queue=copy.group.queue,
@@ -59,7 +59,7 @@ def _dead_letter(copy: Copy) -> DeadLetter:
     )
 
 
-def check_room(queue: Queue, group: Group, letters: Sequence[Copy]) -> None:
+def check_room(queue: MemoryQueue, group: MemoryGroup, letters: Sequence[MemoryCopy]) -> None:
     """Refuse a replay that would not fit."""
     spec = queue.spec
     if spec.max_size is not None and group.depth + len(letters) > spec.max_size:
@@ -68,7 +68,7 @@ def check_room(queue: Queue, group: Group, letters: Sequence[Copy]) -> None:
         raise QueueFull(spec.name, group.name, "max_bytes", spec.max_bytes)
 
 
-def replay(queue: Queue, group: Group, letters: Iterable[Copy], now_ms: int) -> None:
+def replay(queue: MemoryQueue, group: MemoryGroup, letters: Iterable[MemoryCopy], now_ms: int) -> None:
     """Let letters of one group wait again as new copies."""
     rows = []
     for letter in letters:
@@ -76,7 +76,7 @@ def replay(queue: Queue, group: Group, letters: Iterable[Copy], now_ms: int) -> 
         del group.letters[letter.letter]
         queue.shard.publish_seq += 1
         lane = LANE_OF_PRIORITY[envelope.priority] if len(group.lanes) > 1 else 0
-        copy = Copy(group, envelope, queue.shard.publish_seq, lane, now_ms, 0)
+        copy = MemoryCopy(group, envelope, queue.shard.publish_seq, lane, now_ms, 0)
         copy.errors = letter.errors
         group.admit(copy, now_ms)
         lineage = (envelope.schedule_id, envelope.campaign, envelope.id, queue.body(envelope), letter.seq)
@@ -84,7 +84,7 @@ def replay(queue: Queue, group: Group, letters: Iterable[Copy], now_ms: int) -> 
     queue.shard.append(Event.REPLAYED, queue.spec.name, group.name, None, group.depth, rows)
 
 
-def discard(queue: Queue, group: Group, letters: Iterable[Copy], target: str | None = None) -> int:
+def discard(queue: MemoryQueue, group: MemoryGroup, letters: Iterable[MemoryCopy], target: str | None = None) -> int:
     """Delete letters of one group; `target` names the queue they went to."""
     rows = []
     for letter in letters:
@@ -95,7 +95,7 @@ def discard(queue: Queue, group: Group, letters: Iterable[Copy], target: str | N
     return len(rows)
 
 
-def feed(source: Queue, target: Queue, now_ms: int) -> int:
+def feed(source: MemoryQueue, target: MemoryQueue, now_ms: int) -> int:
     """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room."""
     moved = 0
     for group in source.groups.values():

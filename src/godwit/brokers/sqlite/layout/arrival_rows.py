@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from godwit.brokers.sqlite.runs import (
+from godwit.brokers.sqlite.layout.runs import (
     BODY,
     CAMPAIGN,
     DELIVER_AT,

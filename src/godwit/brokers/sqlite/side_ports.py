@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 
 from godwit.brokers.arguments import check_limit, check_reader
 from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
-from godwit.brokers.sqlite import journal, letters, shared, survey
-from godwit.brokers.sqlite.calls import Step
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite import dead_letters, journal, shared, stats
+from godwit.brokers.sqlite.layout.step import SqliteStep
+from godwit.brokers.sqlite.writer.calls import Step
 from godwit.core.clock import Clock
 from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
@@ -31,7 +31,7 @@ class File(Protocol):
         """Carry out a step that changes something."""
         ...
 
-    async def read(self, step: Callable[[Work], T]) -> T:
+    async def read(self, step: Callable[[SqliteStep], T]) -> T:
         """Carry out a step that changes nothing."""
         ...
 
@@ -51,7 +51,7 @@ class SqliteDeadLetters:
     ) -> list[DeadLetter]:
         """List those of a queue, or of all queues that share the dead letter queue `name`."""
         limit = check_limit(limit)
-        return await self._file.read(lambda work: letters.page(work, name, group, after, limit))
+        return await self._file.read(lambda work: dead_letters.page(work, name, group, after, limit))
 
     async def replay(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
         """Make them ready again, as durably as a publish."""
@@ -102,7 +102,7 @@ class SqliteJournal:
 
     async def snapshot(self, queue: QueueName) -> Snapshot:
         """List a queue's copies and the position that lists them all."""
-        return await self._file.read(lambda work: survey.snapshot(work, queue))
+        return await self._file.read(lambda work: stats.snapshot(work, queue))
 
 
 class SqliteShared:

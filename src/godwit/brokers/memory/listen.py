@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from godwit.brokers.contract import Place
-from godwit.brokers.listening import PlaceListeners
+from godwit.brokers.place_listeners import PlaceListeners
 from godwit.core.clock import Clock
 from godwit.core.errors import NotFoundError
 
@@ -15,7 +15,7 @@ Attend = Callable[[Place, int], None]
 """Told of a place that somebody watched until an instant."""
 
 
-class Listeners(PlaceListeners):
+class MemoryListeners(PlaceListeners):
     """Woken by what the engine says is ready."""
 
     def __init__(self, look: Look, attend: Attend, clock: Clock) -> None:

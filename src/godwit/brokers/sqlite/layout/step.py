@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from godwit.brokers.sqlite.rows import (
+from godwit.brokers.sqlite.layout.rows import (
     PART_BITS,
     SELECT_GROUPS,
     SELECT_QUEUES,
     TURN_BITS,
     UPDATE_GROUP,
     UPDATE_SHARD,
-    Group,
-    Queue,
+    GroupRow,
+    QueueRow,
 )
-from godwit.brokers.sqlite.runs import Runs
+from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.core.clock import Clock
 from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal.chunks import encode_chunk
@@ -31,17 +31,17 @@ SHARD_BITS = TURN_BITS + PART_BITS
 INSERT_CHUNK = "INSERT INTO broker_journal VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class Known:
+class KnownQueues:
     """Queues and groups as they are in the file: what one step loaded and saved, for the next one to go on with."""
 
     __slots__ = ("groups", "queues")
 
     def __init__(self) -> None:
-        self.queues: dict[str, Queue] = {}
-        self.groups: dict[int, dict[GroupName, Group]] = {}
+        self.queues: dict[str, QueueRow] = {}
+        self.groups: dict[int, dict[GroupName, GroupRow]] = {}
 
 
-class Work:
+class SqliteStep:
     """What a step has loaded and changed; `save` writes it back."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Work:
         runs: Runs,
         clock: Clock,
         floors: dict[int, int],
-        known: Known | None = None,
+        known: KnownQueues | None = None,
     ) -> None:
         self.connection = connection
         self.execute = connection.execute
@@ -61,7 +61,7 @@ class Work:
         """Queues where something became deliverable."""
         self.ended: Counter[int] = Counter()
         """Copies that came to their end, by run."""
-        self.known = known or Known()
+        self.known = known or KnownQueues()
         self._queues, self._groups = self.known.queues, self.known.groups
         self._floors = floors
         self._journaled: set[int] = set()
@@ -69,16 +69,16 @@ class Work:
 
     # Finding things
 
-    def find_queue(self, name: str) -> Queue | None:
+    def find_queue(self, name: str) -> QueueRow | None:
         """Return a queue, or None."""
         queue = self._queues.get(name)
         if queue is None and is_name(name):
             row = self.execute(f"{SELECT_QUEUES} WHERE q.name = ?", (name,)).fetchone()
             if row is not None:
-                queue = self._queues[name] = Queue(row)
+                queue = self._queues[name] = QueueRow(row)
         return queue
 
-    def queue(self, name: str) -> Queue:
+    def queue(self, name: str) -> QueueRow:
         """Return a queue that must exist."""
         queue = self.find_queue(name)
         if queue is None:
@@ -89,26 +89,26 @@ class Work:
         """Return the names of all queues, oldest first."""
         return tuple(name for (name,) in self.execute("SELECT name FROM broker_queues ORDER BY id"))
 
-    def queues(self) -> list[Queue]:
+    def queues(self) -> list[QueueRow]:
         """Return all queues, oldest first."""
         return [self.queue(name) for name in self.queue_names()]
 
-    def groups(self, queue: Queue) -> dict[GroupName, Group]:
+    def groups(self, queue: QueueRow) -> dict[GroupName, GroupRow]:
         """Return the groups of a queue, oldest first."""
         groups = self._groups.get(queue.id)
         if groups is None:
             rows = self.execute(f"{SELECT_GROUPS} WHERE queue_id = ? ORDER BY id", (queue.id,)).fetchall()
-            groups = self._groups[queue.id] = {GroupName(row[2]): Group(queue, row) for row in rows}
+            groups = self._groups[queue.id] = {GroupName(row[2]): GroupRow(queue, row) for row in rows}
         return groups
 
-    def group(self, queue: Queue, name: GroupName) -> Group:
+    def group(self, queue: QueueRow, name: GroupName) -> GroupRow:
         """Return a group that must exist."""
         group = self.groups(queue).get(name)
         if group is None:
             raise GroupNotFound(queue.name, name, tuple(self.groups(queue)))
         return group
 
-    def addressed(self, opaque_id: str) -> tuple[Group | None, str]:
+    def addressed(self, opaque_id: str) -> tuple[GroupRow | None, str]:
         """Return the group an ack id or letter id belongs to, and the rest of it."""
         if not opaque_id.isascii():
             return None, ""  # all of ours are
@@ -118,15 +118,15 @@ class Work:
         queue = self.find_queue(name)
         return (self.groups(queue).get(GroupName(group)) if queue is not None else None), rest
 
-    def drop_group(self, group: Group) -> None:
+    def drop_group(self, group: GroupRow) -> None:
         """Forget a group that was removed."""
         del self._groups[group.queue.id][group.name]
 
-    def reload(self, queue: Queue) -> None:
+    def reload(self, queue: QueueRow) -> None:
         """Load a queue's groups again: their rows were changed by hand."""
         self._groups.pop(queue.id, None)
 
-    def drop_queue(self, queue: Queue) -> None:
+    def drop_queue(self, queue: QueueRow) -> None:
         """Write a removed queue's shard and forget the queue."""
         self.execute(UPDATE_SHARD, queue.shard_values)
         del self._queues[queue.name]
@@ -134,7 +134,7 @@ class Work:
 
     # Time
 
-    def now(self, queue: Queue) -> int:
+    def now(self, queue: QueueRow) -> int:
         """Return the time of this step on this queue; it never goes back, whatever the clock does."""
         # The floor remembers steps that wrote nothing, of this process.
         queue.at = max(queue.at, self.clock.now_ms(), self._floors.get(queue.shard_id, 0))
@@ -145,9 +145,9 @@ class Work:
 
     def journal(
         self,
-        queue: Queue,
+        queue: QueueRow,
         event: Event,
-        group: Group | None,
+        group: GroupRow | None,
         worker: str | None,
         rows: Sequence[Row],
         *,
@@ -162,12 +162,12 @@ class Work:
         chunk = encode_chunk(queue.epoch, first, queue.at, event, queue.name, name, worker, depth, rows)
         self._append(queue, len(rows), len(chunk), 0, chunk)
 
-    def journal_recipe(self, queue: Queue, n: int, size: int, recipe: tuple[Any, ...]) -> None:
+    def journal_recipe(self, queue: QueueRow, n: int, size: int, recipe: tuple[Any, ...]) -> None:
         """Write one chunk of arrivals whose rows are made from runs when they are read."""
         chunk = _encode(recipe)
         self._append(queue, n, len(chunk) + size, 1, chunk)
 
-    def _append(self, queue: Queue, n: int, size: int, recipe: int, chunk: bytes) -> None:
+    def _append(self, queue: QueueRow, n: int, size: int, recipe: int, chunk: bytes) -> None:
         self._journaled.add(queue.id)
         queue.seq += n
         queue.bytes += size

@@ -12,9 +12,9 @@ from typing import Final
 
 from godwit.brokers.contract import Place
 from godwit.brokers.listener import LoopListener
-from godwit.brokers.sqlite.runs import Runs
-from godwit.brokers.sqlite.survey import Outlook, outlook
-from godwit.brokers.sqlite.work import Work
+from godwit.brokers.sqlite.layout.runs import Runs
+from godwit.brokers.sqlite.layout.step import SqliteStep
+from godwit.brokers.sqlite.stats import Outlook, outlook
 from godwit.core.clock import Clock
 from godwit.core.errors import GodwitError
 from godwit.core.tick_phase import until_beat
@@ -25,7 +25,7 @@ SELDOM_SECONDS: Final = 1.0
 """How often to ask while nothing happens: wake-ups get lost where many are sent."""
 
 
-class Spot:
+class WaitTimer:
     """Those who listen at one place, and when something is due there."""
 
     __slots__ = ("due_ms", "listeners")
@@ -40,7 +40,7 @@ class Spot:
         return any(listener.waits for listener in self.listeners)
 
 
-class Listeners:
+class SqliteListeners:
     """Who listens where, in one broker."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
@@ -48,7 +48,7 @@ class Listeners:
         self._runs = Runs(connection)
         self._clock = clock
         self._loop = loop
-        self._spots: dict[Place, Spot] = {}
+        self._spots: dict[Place, WaitTimer] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._pause = LOOK_SECONDS
         self._seen = -1
@@ -63,7 +63,7 @@ class Listeners:
         """Return a listener for several places."""
         listener = LoopListener(self, places)
         for place in listener.places:
-            self._spots.setdefault(place, Spot()).listeners[listener] = None
+            self._spots.setdefault(place, WaitTimer()).listeners[listener] = None
         return listener
 
     def forget(self, listener: LoopListener) -> None:
@@ -112,11 +112,11 @@ class Listeners:
     def _outlook(self, place: Place) -> Outlook:
         self._connection.execute("BEGIN")
         try:
-            return outlook(Work(self._connection, self._runs, self._clock, {}), *place)
+            return outlook(SqliteStep(self._connection, self._runs, self._clock, {}), *place)
         finally:
             self._connection.execute("COMMIT")
 
-    def _wake(self, spot: Spot, count: int) -> None:
+    def _wake(self, spot: WaitTimer, count: int) -> None:
         """Wake those who have waited longest; those who do not wait are only told."""
         for listener in list(spot.listeners):
             if not listener.waits:

@@ -9,14 +9,14 @@ import msgspec
 
 from godwit.brokers.arguments import number_of
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
-from godwit.brokers.sqlite.arrivals import arrival_row
-from godwit.brokers.sqlite.copies import admit, decode_errors, new_copy
-from godwit.brokers.sqlite.ids import point_to
-from godwit.brokers.sqlite.plan import LANES
+from godwit.brokers.sqlite.layout.arrival_rows import arrival_row
+from godwit.brokers.sqlite.layout.copies import admit, decode_errors, new_copy
+from godwit.brokers.sqlite.layout.ids import point_to
+from godwit.brokers.sqlite.layout.rows import ASIDE, GroupRow, QueueRow
+from godwit.brokers.sqlite.layout.run_plan import LANES
+from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, ID, PRIORITY, SEQ, envelope_of
+from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.publish import accept
-from godwit.brokers.sqlite.rows import ASIDE, Group, Queue
-from godwit.brokers.sqlite.runs import ENVELOPE_FIELDS, ID, PRIORITY, SEQ, envelope_of
-from godwit.brokers.sqlite.work import Work
 from godwit.core.errors import QueueFull, QueueNotFound
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.vocabulary import Event
@@ -27,7 +27,7 @@ SELECT_LETTERS: Final = f"SELECT {COLUMNS} FROM broker_letters WHERE group_id = 
 DELETE_LETTER: Final = "DELETE FROM broker_letters WHERE group_id = ? AND number = ?"
 
 
-class Letter:
+class LetterRow:
     """One dead letter."""
 
     __slots__ = ("attempt", "crashes", "dead_at", "errors", "failures", "kind", "number", "run", "seq", "size")
@@ -50,7 +50,7 @@ class Letter:
 
 
 def page(
-    work: Work, name: QueueName, group_name: GroupName | None, after: LetterId | None, limit: int
+    work: SqliteStep, name: QueueName, group_name: GroupName | None, after: LetterId | None, limit: int
 ) -> list[DeadLetter]:
     """Return letters beyond `after`, by queue, group and time of death."""
     sources = [queue for queue in work.queues() if name in (queue.name, queue.spec.dead_letter_queue)]
@@ -66,13 +66,13 @@ def page(
             beyond = number_of(after.removeprefix(group.ack_prefix)) or 0
         statement = f"{SELECT_LETTERS} AND number > ? ORDER BY number LIMIT ?"
         rows = work.execute(statement, (group.id, beyond, limit - len(found))).fetchall()
-        found += [_dead_letter(work, group, Letter(row)) for row in rows]
+        found += [_dead_letter(work, group, LetterRow(row)) for row in rows]
         if len(found) >= limit:
             break
     return found
 
 
-def _dead_letter(work: Work, group: Group, letter: Letter) -> DeadLetter:
+def _dead_letter(work: SqliteStep, group: GroupRow, letter: LetterRow) -> DeadLetter:
     return DeadLetter(
         id=LetterId(f"{group.ack_prefix}{letter.number:012d}"),
         queue=group.queue.name,
@@ -88,10 +88,10 @@ def _dead_letter(work: Work, group: Group, letter: Letter) -> DeadLetter:
     )
 
 
-Found = dict[int, tuple[Group, dict[int, Letter]]]
+Found = dict[int, tuple[GroupRow, dict[int, LetterRow]]]
 
 
-def _find(work: Work, letter_ids: Sequence[LetterId]) -> tuple[Found, list[LetterId]]:
+def _find(work: SqliteStep, letter_ids: Sequence[LetterId]) -> tuple[Found, list[LetterId]]:
     found: Found = {}
     unknown = []
     for letter_id in letter_ids:
@@ -105,11 +105,11 @@ def _find(work: Work, letter_ids: Sequence[LetterId]) -> tuple[Found, list[Lette
         if group is None or row is None or number in found.get(group.id, (group, {}))[1]:
             unknown.append(letter_id)
         else:
-            found.setdefault(group.id, (group, {}))[1][number] = Letter(row)
+            found.setdefault(group.id, (group, {}))[1][number] = LetterRow(row)
     return found, unknown
 
 
-def replay(work: Work, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+def replay(work: SqliteStep, letter_ids: Sequence[LetterId]) -> list[LetterId]:
     """Let dead letters wait again as new copies; return those that do not exist."""
     found, unknown = _find(work, letter_ids)
     for group, letters in found.values():
@@ -119,7 +119,7 @@ def replay(work: Work, letter_ids: Sequence[LetterId]) -> list[LetterId]:
     return unknown
 
 
-def _check_room(group: Group, letters: dict[int, Letter]) -> None:
+def _check_room(group: GroupRow, letters: dict[int, LetterRow]) -> None:
     spec = group.queue.spec
     if spec.max_size is not None and group.depth + len(letters) > spec.max_size:
         raise QueueFull(spec.name, group.name, "max_size", spec.max_size)
@@ -127,7 +127,7 @@ def _check_room(group: Group, letters: dict[int, Letter]) -> None:
         raise QueueFull(spec.name, group.name, "max_bytes", spec.max_bytes)
 
 
-def _replay(work: Work, group: Group, letters: dict[int, Letter]) -> None:
+def _replay(work: SqliteStep, group: GroupRow, letters: dict[int, LetterRow]) -> None:
     queue = group.queue
     now_ms = work.now(queue)
     ordered_lane = group.ordered_lane if group.spec.message_ordering else None
@@ -150,13 +150,13 @@ def _replay(work: Work, group: Group, letters: dict[int, Letter]) -> None:
     work.journal(queue, Event.REPLAYED, group, None, rows)
 
 
-def _remove(work: Work, group: Group, letter: Letter) -> None:
+def _remove(work: SqliteStep, group: GroupRow, letter: LetterRow) -> None:
     work.execute(DELETE_LETTER, (group.id, letter.number))
     work.ended[letter.run] += 1
     group.dead -= 1
 
 
-def discard(work: Work, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+def discard(work: SqliteStep, letter_ids: Sequence[LetterId]) -> list[LetterId]:
     """Delete dead letters; return those that do not exist."""
     found, unknown = _find(work, letter_ids)
     for group, letters in found.values():
@@ -164,7 +164,7 @@ def discard(work: Work, letter_ids: Sequence[LetterId]) -> list[LetterId]:
     return unknown
 
 
-def _discard(work: Work, group: Group, letters: list[Letter], target: str | None) -> int:
+def _discard(work: SqliteStep, group: GroupRow, letters: list[LetterRow], target: str | None) -> int:
     rows = []
     for letter in letters:
         message = work.runs.message(letter.run, letter.seq)
@@ -176,7 +176,7 @@ def _discard(work: Work, group: Group, letters: list[Letter], target: str | None
     return len(rows)
 
 
-def feed(work: Work, source: Queue) -> int:
+def feed(work: SqliteStep, source: QueueRow) -> int:
     """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room."""
     name = source.spec.dead_letter_queue
     target = work.find_queue(name) if name is not None else None
@@ -187,7 +187,7 @@ def feed(work: Work, source: Queue) -> int:
         size = PUBLISH_CHUNK
         while group.dead and size:
             rows = work.execute(f"{SELECT_LETTERS} ORDER BY number LIMIT ?", (group.id, size)).fetchall()
-            letters = [Letter(row) for row in rows]
+            letters = [LetterRow(row) for row in rows]
             envelopes = [
                 msgspec.structs.replace(
                     envelope_of(work.runs.message(letter.run, letter.seq)),

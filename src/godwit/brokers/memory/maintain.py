@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from godwit.brokers.memory.group import NEVER, Copy, Group
-from godwit.brokers.memory.shard import Shard
+from godwit.brokers.memory.group import NEVER, MemoryCopy, MemoryGroup
+from godwit.brokers.memory.journal import MemoryShard
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
 
 
-def look_after(
-    group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int, lapsed: list[AckId] | None = None
+def maintain_group(
+    group: MemoryGroup,
+    shard: MemoryShard,
+    held: dict[AckId, MemoryCopy],
+    now_ms: int,
+    lapsed: list[AckId] | None = None,
 ) -> int:
     """Take back due leases, expire, release due delays, in this order; return the number of changes.
 
@@ -34,7 +38,7 @@ def look_after(
     return changes
 
 
-def _forgive(group: Group, shard: Shard, gap_ms: int, now_ms: int) -> int:
+def _forgive(group: MemoryGroup, shard: MemoryShard, gap_ms: int, now_ms: int) -> int:
     """No worker could renew a lease in the gap, so those shorter than it end one length from now."""
     rows: list[tuple[Any, ...]] = []
     for length_ms, copies in group.leases.items():
@@ -51,8 +55,10 @@ def _forgive(group: Group, shard: Shard, gap_ms: int, now_ms: int) -> int:
     return len(rows)
 
 
-def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int, lapsed: list[AckId]) -> int:
-    due: list[Copy] = []
+def _take_back(
+    group: MemoryGroup, shard: MemoryShard, held: dict[AckId, MemoryCopy], now_ms: int, lapsed: list[AckId]
+) -> int:
+    due: list[MemoryCopy] = []
     hint_ms = NEVER
     group.sort_leases()
     for copies in group.leases.values():
@@ -87,7 +93,7 @@ def _take_back(group: Group, shard: Shard, held: dict[AckId, Copy], now_ms: int,
     return len(due)
 
 
-def _expire(group: Group, shard: Shard, now_ms: int) -> int:
+def _expire(group: MemoryGroup, shard: MemoryShard, now_ms: int) -> int:
     expired = group.expire(now_ms)
     if expired:
         rows = [waiting_row(copy, FailureKind.EXPIRED) for copy in expired]
@@ -95,14 +101,14 @@ def _expire(group: Group, shard: Shard, now_ms: int) -> int:
     return len(expired)
 
 
-def exhausted(copy: Copy) -> bool:
+def exhausted(copy: MemoryCopy) -> bool:
     """Say whether the group gives a message up after this failure or crash."""
     limit = copy.group.spec.max_delivery_attempts
     return limit is not None and copy.failures + copy.crashes >= limit
 
 
 def end_row(
-    copy: Copy, now_ms: int, run_ms: int | None, kind: str | None, fingerprint: str | None = None
+    copy: MemoryCopy, now_ms: int, run_ms: int | None, kind: str | None, fingerprint: str | None = None
 ) -> tuple[Any, ...]:
     """Return the journal row of a lease's end other than an ack."""
     envelope = copy.envelope
@@ -113,7 +119,7 @@ def end_row(
     )  # fmt: skip
 
 
-def waiting_row(copy: Copy, kind: FailureKind) -> tuple[Any, ...]:
+def waiting_row(copy: MemoryCopy, kind: FailureKind) -> tuple[Any, ...]:
     """Return the journal row of the end of a copy that was not leased."""
     envelope = copy.envelope
     return (

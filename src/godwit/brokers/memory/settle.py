@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
-from godwit.brokers.memory.care import end_row, exhausted
-from godwit.brokers.memory.group import GONE, Copy, Group
-from godwit.brokers.memory.leasing import Transition
+from godwit.brokers.memory.group import GONE, MemoryCopy, MemoryGroup
+from godwit.brokers.memory.leases import Transition
+from godwit.brokers.memory.maintain import end_row, exhausted
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import FailureKind, remembered
 from godwit.core.journal.vocabulary import RETURN_KINDS, Event
@@ -16,12 +16,12 @@ from godwit.core.names import AckId
 
 
 def settle(
-    settlements: Sequence[Settlement], held: dict[AckId, Copy], now_of: Callable[[Group], int]
+    settlements: Sequence[Settlement], held: dict[AckId, MemoryCopy], now_of: Callable[[MemoryGroup], int]
 ) -> tuple[dict[Transition, list[tuple[Any, ...]]], list[AckId]]:
     """Carry out settlements; return the journal rows they made and the ack ids refused."""
     rows: dict[Transition, list[tuple[Any, ...]]] = {}
     refused: list[AckId] = []
-    group: Group | None = None
+    group: MemoryGroup | None = None
     worker = ""
     now_ms = 0
     acked: list[tuple[Any, ...]] = []
@@ -50,7 +50,9 @@ def settle(
     return rows, refused
 
 
-def _refusal(settlement: Nack | Postpone | GiveUp | HandBack, copy: Copy, now_ms: int) -> tuple[Event, tuple[Any, ...]]:
+def _refusal(
+    settlement: Nack | Postpone | GiveUp | HandBack, copy: MemoryCopy, now_ms: int
+) -> tuple[Event, tuple[Any, ...]]:
     """Carry out anything but an ack."""
     group = copy.group
     match settlement:

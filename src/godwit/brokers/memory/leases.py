@@ -8,11 +8,11 @@ from itertools import count
 from typing import Any
 
 from godwit.brokers.contract import Delivery
-from godwit.brokers.memory.group import LEASED, Copy, Group
+from godwit.brokers.memory.group import LEASED, MemoryCopy, MemoryGroup
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
 
-Transition = tuple[Group, Event, str]
+Transition = tuple[MemoryGroup, Event, str]
 """Rows with the same group, event and worker share a chunk."""
 
 
@@ -23,7 +23,13 @@ def token_maker() -> Iterator[str]:
 
 
 def lease(
-    copies: Sequence[Copy], held: dict[AckId, Copy], tokens: Iterator[str], *, worker: str, lease_ms: int, now_ms: int
+    copies: Sequence[MemoryCopy],
+    held: dict[AckId, MemoryCopy],
+    tokens: Iterator[str],
+    *,
+    worker: str,
+    lease_ms: int,
+    now_ms: int,
 ) -> tuple[list[Delivery], list[tuple[Any, ...]]]:
     """Lease copies of one group to a worker; return its deliveries and their journal rows."""
     group = copies[0].group
@@ -60,7 +66,7 @@ def lease(
 
 
 def extend(
-    ack_ids: Sequence[AckId], held: dict[AckId, Copy], now_of: Callable[[Group], int], lease_ms: int
+    ack_ids: Sequence[AckId], held: dict[AckId, MemoryCopy], now_of: Callable[[MemoryGroup], int], lease_ms: int
 ) -> tuple[dict[Transition, list[tuple[Any, ...]]], list[AckId]]:
     """Let leases end `lease_ms` from now; return their journal rows and the ack ids refused."""
     rows: dict[Transition, list[tuple[Any, ...]]] = {}
