@@ -97,7 +97,9 @@ async def unchanged() -> None:
 
 def live(url: str, record: Path, *, crash: str) -> None:
     """Live the whole scenario, or until the point `crash` names."""
-    vars(redis_calls)["fault_point"] = vars(redis_fetches)["fault_point"] = killer(crash)  # forked: the variable was read before
+    vars(redis_calls)["fault_point"] = vars(redis_fetches)["fault_point"] = killer(
+        crash
+    )  # forked: the variable was read before
     LongerLife.url = url
     asyncio.run(_live(url, Record(record)))
 
