@@ -15,7 +15,7 @@ from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
-from godwit.runtime.producer import QueueProducer
+from godwit.runtime.producer.producer import QueueProducer
 
 QUEUE: Final = QueueName("q")
 CALLERS: Final = 50

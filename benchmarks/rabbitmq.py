@@ -22,8 +22,8 @@ from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
-from godwit.runtime.consumer import Consumer
-from godwit.runtime.worker import Worker, WorkerSettings
+from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.servers.rabbitmq import RabbitNode, single
 
 Q: Final = QueueName("bench")

@@ -20,7 +20,7 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import JournalBody, QueueSpec
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.contract import Store
 from godwit.store.postgres.recording import prepare
 from godwit.store.urls import connect

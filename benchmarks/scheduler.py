@@ -26,7 +26,7 @@ from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
-from godwit.runtime.scheduler_bulk import Row
+from godwit.runtime.scheduler.campaigns import Row
 from godwit.store.urls import connect
 from tests.servers.postgres import DURABLE, fresh_database, postgres_server
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from godwit.admin.dead_letters import DeadLetterQueueHandler
     from godwit.admin.filtering import LetterFilter
     from godwit.manager import MessageQueueManager
-    from godwit.runtime.consumer import QueueConsumer
+    from godwit.runtime.worker.consumer import QueueConsumer
 
 __version__ = "0.1.0"
 
@@ -67,7 +67,7 @@ _LAZY = {
     "DeadLetterQueueHandler": "godwit.admin.dead_letters",
     "LetterFilter": "godwit.admin.filtering",
     "MessageQueueManager": "godwit.manager",
-    "QueueConsumer": "godwit.runtime.consumer",
+    "QueueConsumer": "godwit.runtime.worker.consumer",
     "QueueControl": "godwit.admin.control",
 }
 """Names whose modules bring the runtime along: imported when they are asked for."""

@@ -24,20 +24,20 @@ from godwit.core.messages.routing import Router, Transform
 from godwit.core.messages.schemas import Schemas
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.settings import Settings
-from godwit.runtime.bookkeeping import Bookkeeping
 from godwit.runtime.breaker import QueueCircuitBreaker
-from godwit.runtime.bridge import SyncBridge
-from godwit.runtime.by_hand import ByHand
-from godwit.runtime.employer import Employer
-from godwit.runtime.heartbeat import ConsumerInstance
-from godwit.runtime.observation import Observation
-from godwit.runtime.once import DEFAULT_HOLD, DEFAULT_TTL, Once
-from godwit.runtime.outbox import OutboxWriter
-from godwit.runtime.producer import QueueProducer
-from godwit.runtime.registry import Registry
-from godwit.runtime.scheduler import MessageScheduler
-from godwit.runtime.scheduler_doubts import accepted_by
-from godwit.runtime.worker import worker_name
+from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
+from godwit.runtime.effects.outbox import OutboxWriter
+from godwit.runtime.effects.services import Bookkeeping
+from godwit.runtime.manual import ByHand
+from godwit.runtime.monitoring import Observation
+from godwit.runtime.producer.producer import QueueProducer
+from godwit.runtime.scheduler.recovery import accepted_by
+from godwit.runtime.scheduler.scheduler import MessageScheduler
+from godwit.runtime.sync_bridge import SyncBridge
+from godwit.runtime.worker.employer import Employer
+from godwit.runtime.worker.heartbeat import ConsumerInstance
+from godwit.runtime.worker.registry import Registry
+from godwit.runtime.worker.worker import worker_name
 from godwit.store.contract import Store
 from godwit.store.urls import connect as connect_store
 from godwit.telemetry.checks import answers

@@ -32,7 +32,7 @@ from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
-from godwit.runtime.worker import Worker
+from godwit.runtime.worker.worker import Worker
 
 LONGEST_RUN: Final = timedelta(days=366)
 _TURNS_WITHOUT_CHANGE: Final = 20

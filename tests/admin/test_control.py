@@ -20,8 +20,8 @@ from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.manager import MessageQueueManager
-from godwit.runtime.draining import Drains
-from godwit.runtime.producer import QueueProducer
+from godwit.runtime.producer.drains import Drains
+from godwit.runtime.producer.producer import QueueProducer
 from godwit.testing import in_memory
 from tests.admin.making import LEASE, Q, SlowTime, bury_ids, letters_of, messages
 from tests.stolen import calm

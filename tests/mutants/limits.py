@@ -34,7 +34,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: neighbours of a batch are not looked at",
-        file="runtime/preparing.py",
+        file="runtime/producer/prepare.py",
         old="                if EARLIEST_MS <= created_ms <= LATEST_MS:\n",
         new="                if created_ms:\n",
         tests=(f"{MANAGER}test_messages_alike_are_moved_inside_the_limits_each",),
@@ -111,7 +111,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: a field of a wrong type raises AttributeError at the manager",
-        file="runtime/preparing.py",
+        file="runtime/producer/prepare.py",
         old="            check_fields(message)  # what",
         new="            pass  # what",
         tests=(f"{MANAGER}test_a_message_that_no_handler_could_read_is_refused[routing]",),
@@ -125,7 +125,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="limits: a message that nobody can read cannot be rejected",
-        file="runtime/by_hand.py",
+        file="runtime/manual.py",
         old="        except msgspec.DecodeError:\n",
         new="        except ZeroDivisionError:\n",
         tests=(f"{MANAGER}test_a_message_that_nobody_can_read_is_rejected_as_its_group_says",),

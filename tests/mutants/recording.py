@@ -15,28 +15,28 @@ def set_back(name: str, backend: str = "file-sqlite") -> tuple[str, ...]:
 MUTANTS: Final = (
     Mutant(
         name="recorder: an end before its position is taken for nothing new",
-        file="runtime/recorder.py",
+        file="runtime/recorder/recorder.py",
         old="    return ends.last_seq > 0 and position != Position(ends.epoch, ends.last_seq)\n",
         new="    return ends.rows_after(position) > 0\n",
         tests=set_back("a_recorder_that_runs_on_while_its_broker_is_set_back_records_what_comes", "sqlite"),
     ),
     Mutant(
         name="recorder: rows written again up to its position are not looked at",
-        file="runtime/recorder_resync.py",
+        file="runtime/recorder/resync.py",
         old="bounded_ms(chunk.at) != written_ms",
         new="bounded_ms(chunk.at) < 0",
         tests=set_back("rows_that_were_written_again_up_to_the_position_and_beyond_are_recorded"),
     ),
     Mutant(
         name="recorder: a number that another message has now keeps the former one",
-        file="runtime/recorder_resync.py",
+        file="runtime/recorder/resync.py",
         old="        if gone and before is not None:\n",
         new="        if not gone and before is not None:\n",
         tests=set_back("rows_that_were_written_again_up_to_the_position_and_beyond_are_recorded"),
     ),
     Mutant(
         name="recorder: the time of the row it starts over from is not remembered",
-        file="runtime/recorder_resync.py",
+        file="runtime/recorder/resync.py",
         old="        batch.steps[shard] = msgspec.structs.replace(batch.steps[shard], at=written_ms)\n",
         new="",
         tests=set_back("a_recorder_that_starts_again_after_a_loss_finds_none_a_second_time"),

@@ -22,7 +22,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="scheduler: the deduplication window is thought to last for ever",
-        file="runtime/scheduler_sending.py",
+        file="runtime/scheduler/sender.py",
         old="        return self._clock.now_ms() < until_ms\n",
         new="        return True\n",
         tests=seen_by(
@@ -31,14 +31,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="scheduler: what was cancelled while it was published stays with the broker",
-        file="runtime/scheduler_sending.py",
+        file="runtime/scheduler/sender.py",
         old="        if len(confirmed) < len(ids):\n",
         new="        if not ids:\n",
         tests=seen_by("deaths.py::test_a_publisher_that_finds_its_firing_cancelled_takes_it_back_itself"),
     ),
     Mutant(
         name="scheduler: claims that ran out are forgotten",
-        file="runtime/scheduler_ticking.py",
+        file="runtime/scheduler/ticker.py",
         old="            swept += await self._sender.send_again(firings)\n",
         new="            break\n",
         tests=seen_by("deaths.py::test_what_a_dead_scheduler_had_claimed_is_sent_by_another"),

@@ -18,9 +18,9 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
 from godwit.core.settings import LoadBalancing
-from godwit.runtime.balancing import Share, credits_of
-from godwit.runtime.consumer import Consumer
-from godwit.runtime.worker import Worker, WorkerSettings
+from godwit.runtime.worker.balancing import Share, credits_of
+from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.waiting import eventually
 
 SIZES = {"small": 2, "large": 6}

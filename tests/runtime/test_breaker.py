@@ -18,7 +18,7 @@ from godwit.core.failures.retry import RetryPolicy, Strategy
 from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.runtime.breaker import QueueCircuitBreaker
-from godwit.runtime.gate import SharedGate
+from godwit.runtime.delivery.gate import SharedGate
 from godwit.testing import in_memory, run_until_empty
 
 RULE = BreakerRule(failure_threshold=3, reset_timeout=timedelta(seconds=30))

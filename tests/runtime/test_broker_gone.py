@@ -25,8 +25,8 @@ from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 from godwit.filelock import FileLock
-from godwit.runtime.consumer import Consumer
-from godwit.runtime.worker import Worker, WorkerSettings
+from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.runtime.workers import ORDERS, ROOT, STARTED, Shop, catches_sigterm
 from tests.waiting import eventually, real_time
 

@@ -24,8 +24,8 @@ from godwit.core.messages.envelope import seal_all
 from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.runtime.consumer import Consumer
-from godwit.runtime.worker import Worker, WorkerSettings
+from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.conformance.harness import Harness
 from tests.waiting import eventually, real_time
 

@@ -17,9 +17,9 @@ from godwit.core.errors import InvalidSetting
 from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.manager import MessageQueueManager
-from godwit.runtime.consumer import QueueConsumer
-from godwit.runtime.health import HealthCallable, HealthProbe
-from godwit.runtime.heartbeat import STOPPED, ConsumerInstance, InstanceStatus
+from godwit.runtime.worker.consumer import QueueConsumer
+from godwit.runtime.worker.health_checks import HealthCallable, HealthProbe
+from godwit.runtime.worker.heartbeat import STOPPED, ConsumerInstance, InstanceStatus
 from tests.waiting import eventually
 
 Q = QueueName("q")

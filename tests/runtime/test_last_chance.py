@@ -14,8 +14,8 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, MessageId, QueueName
 from godwit.core.queues import DEFAULT_MAX_CRASHES, GroupSpec, QueueSpec
-from godwit.runtime.consumer import Consumer, Handler
-from godwit.runtime.worker import Worker, WorkerSettings
+from godwit.runtime.worker.consumer import Consumer, Handler
+from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.waiting import eventually
 
 Q = QueueName("q")

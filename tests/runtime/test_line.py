@@ -11,8 +11,8 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.core.failures.failure import FailureKind
 from godwit.core.failures.retry import RetryPolicy, Strategy
 from godwit.core.messages.message import Message
-from godwit.runtime.consumer import CURRENT
-from godwit.runtime.worker import WorkerSettings
+from godwit.runtime.worker.consumer import CURRENT
+from godwit.runtime.worker.worker import WorkerSettings
 from tests.runtime.test_worker import Q, at_work, dead, depth, empty
 from tests.stolen import calm
 from tests.waiting import eventually

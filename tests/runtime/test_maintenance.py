@@ -13,11 +13,11 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock
 from godwit.core.queues import QueueSpec
-from godwit.runtime.claim import CLAIM_FOR
-from godwit.runtime.consumer import Consumer
-from godwit.runtime.looks import Looks
-from godwit.runtime.maintenance import KEY, Maintenance
-from godwit.runtime.worker import Worker
+from godwit.runtime.delivery.empty_polls import Looks
+from godwit.runtime.leader import CLAIM_FOR
+from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.maintenance import KEY, Maintenance
+from godwit.runtime.worker.worker import Worker
 from tests.waiting import eventually, soon
 
 Q = "q"
@@ -132,7 +132,7 @@ async def _ignore(_: object) -> None:
 
 def test_a_place_counts_as_looked_at_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("godwit.runtime.looks.time.monotonic", lambda: now)
+    monkeypatch.setattr("godwit.runtime.delivery.empty_polls.time.monotonic", lambda: now)
     looks, within = Looks(), timedelta(seconds=30)
     assert not looks.recent([(Q, "a")], within)
     looks.found_nothing((Q, "a"))
@@ -144,7 +144,7 @@ def test_a_place_counts_as_looked_at_for_a_while(monkeypatch: pytest.MonkeyPatch
 
 def test_of_those_whose_waiting_ends_together_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr("godwit.runtime.looks.time.monotonic", lambda: now)
+    monkeypatch.setattr("godwit.runtime.delivery.empty_polls.time.monotonic", lambda: now)
     looks, within = Looks(), timedelta(seconds=30)
     assert [looks.take_turn([(Q, "a")], within) for _ in range(10)] == [True] + [False] * 9
     now += 31

@@ -28,8 +28,8 @@ from godwit.core.messages.schemas import Schemas
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, RoutingRule
-from godwit.runtime.producer import QueueProducer
-from godwit.runtime.producer_stats import TOGETHER, producers
+from godwit.runtime.producer.producer import QueueProducer
+from godwit.runtime.producer.stats import TOGETHER, producers
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 ORDERS, MAILS = QueueName("orders"), QueueName("mails")

@@ -17,8 +17,8 @@ from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
-from godwit.runtime.batching import FEW
-from godwit.runtime.producer import QueueProducer
+from godwit.runtime.producer.batcher import FEW
+from godwit.runtime.producer.producer import QueueProducer
 
 ORDERS, SMALL = QueueName("orders"), QueueName("small")
 DOWN = BrokerUnavailable("memory://", "it is down", "Wait.")

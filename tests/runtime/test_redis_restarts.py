@@ -14,7 +14,7 @@ import pytest
 from godwit.brokers.urls import connect
 from godwit.cli.exits import Exit
 from godwit.core.queues import QueueSpec
-from godwit.runtime.heartbeat import InstanceStatus
+from godwit.runtime.worker.heartbeat import InstanceStatus
 from tests.runtime.workers import ORDERS, STARTED, Shop
 from tests.servers.redis import RedisServer, redis_server
 from tests.stolen import calm

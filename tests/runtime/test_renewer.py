@@ -13,8 +13,8 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import AckId
 from godwit.core.queues import QueueSpec
-from godwit.runtime.held import HeldTable, Terms
-from godwit.runtime.renewer import Renewer
+from godwit.runtime.delivery.in_flight import HeldTable, Terms
+from godwit.runtime.delivery.renewer import Renewer
 from tests.waiting import eventually, real_time
 
 LEASE = timedelta(seconds=30)

@@ -20,11 +20,11 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
-from godwit.runtime import watchdog
-from godwit.runtime.consumer import Consumer
-from godwit.runtime.heartbeat import ConsumerInstance, InstanceStatus, instances
-from godwit.runtime.watchdog import Watched
-from godwit.runtime.worker import Worker, WorkerSettings
+from godwit.runtime.worker import watchdog
+from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.heartbeat import ConsumerInstance, InstanceStatus, instances
+from godwit.runtime.worker.watchdog import Watched
+from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.logs import capture_logs
 from tests.stolen import calm
 from tests.waiting import eventually
@@ -134,8 +134,8 @@ async def test_a_consumer_that_keeps_breaking_is_shown_as_failed_and_does_not_sp
 
 
 async def test_a_consumer_that_hangs_in_a_call_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("godwit.runtime.worker.PATIENCE", timedelta(seconds=0.5))
-    monkeypatch.setattr("godwit.runtime.pulling.LONGEST_WAIT", timedelta(seconds=0.1))
+    monkeypatch.setattr("godwit.runtime.worker.worker.PATIENCE", timedelta(seconds=0.5))
+    monkeypatch.setattr("godwit.runtime.delivery.puller.LONGEST_WAIT", timedelta(seconds=0.1))
     async with at_work() as (broker, worker, seen):
         broker.mood = broker.hang
         await publish(broker, "second")

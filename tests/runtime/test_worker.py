@@ -24,8 +24,8 @@ from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
-from godwit.runtime.consumer import Consumer, Handler, QueueConsumer
-from godwit.runtime.worker import Worker, WorkerSettings
+from godwit.runtime.worker.consumer import Consumer, Handler, QueueConsumer
+from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.waiting import eventually, real_time
 
 Q = QueueName("q")

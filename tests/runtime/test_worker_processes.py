@@ -20,7 +20,7 @@ from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.statuses import Status
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
-from godwit.runtime.heartbeat import InstanceStatus
+from godwit.runtime.worker.heartbeat import InstanceStatus
 from godwit.store.urls import connect as connect_store
 from tests.runtime.workers import ORDERS, ROOT, STARTED, Shop
 from tests.stolen import calm

@@ -20,7 +20,7 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import MessageId, QueueName
 from godwit.filelock import FileLock
-from godwit.runtime.heartbeat import InstanceStatus, instances
+from godwit.runtime.worker.heartbeat import InstanceStatus, instances
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.fault_points import killer
 from godwit.core.settings import SchedulerSettings, Settings
 from godwit.manager import MessageQueueManager
-from godwit.runtime import scheduler_sending, scheduler_ticking
+from godwit.runtime.scheduler import sender, ticker
 from godwit.store.postgres import schedules as postgres_schedules
 from godwit.store.sqlite import schedules as sqlite_schedules
 from godwit.store.urls import connect
@@ -61,8 +61,8 @@ def open_manager(folder: Path, store_url: str, name: str) -> MessageQueueManager
 def work(folder: Path, store_url: str, name: str, fault: str = "") -> None:
     """Be a scheduler until somebody kills it."""
     point = killer(fault)
-    for module in (scheduler_sending, scheduler_ticking, postgres_schedules, sqlite_schedules):
-        module.fault_point = point  # type: ignore[attr-defined]
+    for module in (sender, ticker, postgres_schedules, sqlite_schedules):
+        module.fault_point = point  # type: ignore[attr-defined, unused-ignore]
 
     async def run() -> None:
         async with open_manager(folder, store_url, name) as mq:

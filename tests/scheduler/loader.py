@@ -12,8 +12,8 @@ from godwit.core.fault_points import killer
 from godwit.core.messages.message import Message
 from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
-from godwit.runtime import scheduler_bulk
-from godwit.runtime.scheduler_bulk import Loaded, Row
+from godwit.runtime.scheduler import campaigns
+from godwit.runtime.scheduler.campaigns import Loaded, Row
 from godwit.store.postgres import loading as postgres_loading
 from godwit.store.sqlite import loading as sqlite_loading
 from godwit.store.urls import connect
@@ -35,6 +35,6 @@ async def load(url: str, count: int) -> Loaded:
 
 def work(url: str, count: int, fault: str) -> None:
     for module in (postgres_loading, sqlite_loading):
-        module.fault_point = killer(fault)  # type: ignore[attr-defined]
-    scheduler_bulk.BATCH = BATCH  # type: ignore[misc]
+        module.fault_point = killer(fault)  # type: ignore[attr-defined, unused-ignore]
+    campaigns.BATCH = BATCH  # type: ignore[misc]
     asyncio.run(load(url, count))

@@ -13,8 +13,8 @@ import pytest
 from godwit.core.errors import InvalidSchedule, ScheduleNotFound
 from godwit.core.messages.message import Message
 from godwit.core.schedule.schedules import ScheduleStatus
-from godwit.runtime import scheduler_bulk
-from godwit.runtime.scheduler_bulk import Row, rows_of_file
+from godwit.runtime.scheduler import campaigns
+from godwit.runtime.scheduler.campaigns import Row, rows_of_file
 from tests.faults.crew import Crew
 from tests.scheduler import loader
 from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
@@ -54,7 +54,7 @@ async def test_a_campaign_is_delivered_once_each(office: Office) -> None:
 async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """What bounds the memory: whatever the length of the campaign, three batches are under way at most."""
     size = 2_000
-    monkeypatch.setattr(scheduler_bulk, "BATCH", size)
+    monkeypatch.setattr(campaigns, "BATCH", size)
     read = 0
     ahead = []
 

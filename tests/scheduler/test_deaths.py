@@ -8,7 +8,7 @@ import pytest
 
 from godwit.core.messages.message import Message
 from godwit.core.schedule.schedules import FiringStatus
-from godwit.runtime.scheduler_sending import envelope_of
+from godwit.runtime.scheduler.sender import envelope_of
 from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
 from tests.scheduler.office import Office
 from tests.store.conformance.harness import StoreHarness

@@ -23,7 +23,7 @@ from godwit.core.errors import GodwitError
 from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.manager import MessageQueueManager
-from godwit.runtime.scheduler_health import schedulers
+from godwit.runtime.scheduler.health import schedulers
 from tests.faults.crew import Crew
 from tests.scheduler.clerk import POINTS, FileClock, open_manager, work
 from tests.store.conformance.harness import StoreHarness

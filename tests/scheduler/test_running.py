@@ -10,7 +10,7 @@ import pytest
 from godwit.core.clock import from_ms, to_ms
 from godwit.core.messages.message import Message
 from godwit.core.settings import SchedulerSettings
-from godwit.runtime.scheduler_ticking import next_tick_ms
+from godwit.runtime.scheduler.ticker import next_tick_ms
 from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
 from tests.scheduler.office import Office
 from tests.store.conformance.harness import StoreHarness

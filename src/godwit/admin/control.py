@@ -33,7 +33,7 @@ RATE_PREFIX: Final = f"{GATE_PREFIX}rate/"
 BREAKER_PREFIX: Final = f"{GATE_PREFIX}breaker/"
 DRAIN_PREFIX: Final = "drain/"
 INSTANCE_PREFIX: Final = "instance/"
-"""Before the heartbeats of workers (`godwit.runtime.heartbeat`)."""
+"""Before the heartbeats of workers (`godwit.runtime.worker.heartbeat`)."""
 LOOK_EVERY: Final = 0.25
 
 ACTIVE: Final = "active"

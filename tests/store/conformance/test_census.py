@@ -11,10 +11,10 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
-from godwit.runtime.census import take_census
-from godwit.runtime.consumer import Consumer
-from godwit.runtime.recorder import Recorder
-from godwit.runtime.worker import Worker
+from godwit.runtime.recorder.census import take_census
+from godwit.runtime.recorder.recorder import Recorder
+from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.worker import Worker
 from godwit.store.contract import Store
 from tests.store.conformance.harness import StoreHarness
 from tests.store.tables import rows

@@ -20,7 +20,7 @@ from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import MessageId
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 from godwit.manager import MessageQueueManager
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.contract import Store
 from tests.stolen import calm
 from tests.store.conformance.harness import StoreHarness

@@ -21,7 +21,7 @@ from godwit.core.messages.message import Message
 from godwit.core.names import MessageId, QueueName
 from godwit.core.queues import QueueSpec
 from godwit.manager import MessageQueueManager
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder.recorder import Recorder
 from godwit.store import scripts
 from godwit.store.contract import Migration
 from godwit.store.postgres.database import PACKAGE

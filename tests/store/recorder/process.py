@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.urls import connect
 
 

@@ -14,9 +14,9 @@ from godwit.core.journal.statuses import MessageStatus, Status
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import JournalBody, QueueSpec
-from godwit.runtime import status
-from godwit.runtime.recorder import Recorder
-from godwit.runtime.recorder_pace import BEHIND_MOST, GATHER, LONGEST_REST, PATIENCE, Pace
+from godwit.runtime.effects import status
+from godwit.runtime.recorder.pace import BEHIND_MOST, GATHER, LONGEST_REST, PATIENCE, Pace
+from godwit.runtime.recorder.recorder import Recorder
 from tests.store.conformance.harness import BACKENDS, harness_of
 from tests.store.recorder.life import Life
 from tests.store.recorder.test_projection import journal_rows, published_once

@@ -11,7 +11,7 @@ import pytest
 from godwit.core.clock import ManualClock
 from godwit.core.journal.vocabulary import Event
 from godwit.core.limits import LARGEST_COUNT, LATEST_MS
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.contract import Store
 from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.hostile import OddTextError, UnshowableError

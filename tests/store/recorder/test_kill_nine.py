@@ -16,7 +16,7 @@ from godwit.core.clock import ManualClock
 from godwit.core.fault_points import VARIABLE
 from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.shards import Position
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder.recorder import Recorder
 from tests.project.specification import ROOT
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of
 from tests.store.recorder.life import Life

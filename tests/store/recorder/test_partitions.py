@@ -14,7 +14,7 @@ from godwit.core.journal.shards import SPAN
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder.recorder import Recorder
 from tests.conformance.harness import LONG, G, Q
 from tests.servers.redis import fresh
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of

@@ -17,7 +17,7 @@ from godwit.core.journal.projection import Projection
 from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import Status
 from godwit.core.journal.vocabulary import Event
-from godwit.runtime.recorder import READER, Recorder
+from godwit.runtime.recorder.recorder import READER, Recorder
 from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of
 from tests.store.recorder.life import Life, Oracle

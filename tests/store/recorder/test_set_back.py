@@ -18,8 +18,8 @@ from godwit.core.journal.statuses import Status
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
-from godwit.runtime.recorder import Recorder
-from godwit.runtime.status import status_of
+from godwit.runtime.effects.status import status_of
+from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.contract import Store
 from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.servers.redis import RedisServer, redis_server

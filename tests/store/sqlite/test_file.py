@@ -17,7 +17,7 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.filelock import FileLock
-from godwit.runtime.recorder import Recorder
+from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.sqlite import SqliteStore
 from tests.store.conformance.harness import StoreHarness
 from tests.store.recorder.life import Life

@@ -16,7 +16,7 @@ from godwit.cli.shown.message_status import print_status, status_document
 from godwit.cli.shown.output import print_json, remarks, results
 from godwit.core.errors import NotFoundError, StoreRequired, shown
 from godwit.core.names import MessageId, check_message_id, queue_name
-from godwit.runtime.status import status_of
+from godwit.runtime.effects.status import status_of
 from godwit.store.urls import connect as connect_store
 
 EXAMPLES = """Examples:

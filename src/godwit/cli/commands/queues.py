@@ -25,7 +25,7 @@ from godwit.cli.shown.output import print_json, remarks, results, visible
 from godwit.cli.shown.quantities import size_text
 from godwit.core.errors import QueueNotFound
 from godwit.core.names import QueueName
-from godwit.runtime.producer_stats import ProducerStats, producers
+from godwit.runtime.producer.stats import ProducerStats, producers
 
 EXAMPLES = """Examples:
 

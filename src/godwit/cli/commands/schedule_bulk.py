@@ -20,7 +20,7 @@ from godwit.cli.shown.output import print_json, remarks, results
 from godwit.core.errors import QueueNotFound
 from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
-from godwit.runtime.scheduler_bulk import Loaded, rows_of
+from godwit.runtime.scheduler.campaigns import Loaded, rows_of
 
 LOAD_EXAMPLES: Final = """Examples:
 

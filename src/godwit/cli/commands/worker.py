@@ -29,9 +29,9 @@ from godwit.core.errors import BrokerBusy, BrokerUnavailable
 from godwit.core.logs import JsonLines, get_logger
 from godwit.core.names import QueueName
 from godwit.manager import MessageQueueManager
-from godwit.runtime.consumer import Consumer
 from godwit.runtime.supervisor import Supervisor
-from godwit.runtime.worker import Worker
+from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.worker import Worker
 
 EXAMPLES = """Examples:
 

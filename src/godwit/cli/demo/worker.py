@@ -13,8 +13,8 @@ from godwit.brokers.urls import connect
 from godwit.cli.demo.records import Handled, ProcessSettings, Record, settings_from
 from godwit.cli.demo.workload import AT_ONCE, GROUPS, LEASE, RETRIES, WORK_SECONDS, QueueGroup, handle
 from godwit.core.messages.message import Message
-from godwit.runtime.consumer import CURRENT, Consumer
-from godwit.runtime.worker import Worker
+from godwit.runtime.worker.consumer import CURRENT, Consumer
+from godwit.runtime.worker.worker import Worker
 
 PARENT_SECONDS: Final = 0.5
 

@@ -1,0 +1,236 @@
+"""Running a handler over what was delivered, and settling by how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Executor
+from typing import Any, Final, cast
+
+import msgspec
+
+from godwit.brokers.contract import Ack, Settlement
+from godwit.core.errors import InvalidMessage
+from godwit.core.failures.judgement import BatchFailed, Permanent
+from godwit.core.logs import get_logger
+from godwit.core.messages.message import Message
+from godwit.runtime.delivery.coroutine_driver import first_step, in_context
+from godwit.runtime.delivery.in_flight import Held
+from godwit.runtime.delivery.time_limit import TimeLimit
+from godwit.runtime.worker.consumer import CURRENT, Consumer
+
+MAX_RESULT_BYTES: Final = 4096
+
+log = get_logger(__name__)
+_encoder = msgspec.json.Encoder()
+
+
+class Execution:
+    """Runs one consumer's handler; the caller gives it slots."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        threads: Executor,
+        *,
+        settle: Callable[[Settlement], None],
+        ended: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        self._consumer = consumer
+        self._settle = settle
+        self._handler, self._types = consumer.handler, consumer.types
+        self._filters, self._checks = consumer.filters, consumer.checks
+        self._ended = ended
+        self._threads = threads
+        self._limit = TimeLimit(consumer.time_limit.total_seconds())
+        self.stopping = False
+        self.filtered = 0
+        """Messages the group's filter did not want."""
+
+    async def run(self, held: Sequence[Held]) -> None:
+        """Handle what is held: one message, or a batch."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        try:
+            await self._run(held, task)
+        finally:
+            self._ended(task)
+
+    async def _run(self, held: Sequence[Held], task: asyncio.Task[None]) -> None:
+        opened = [(one, message) for one in held if (message := self._open(one)) is not None]
+        if not opened:
+            return
+        kept = [one for one, _ in opened]
+        CURRENT.set(tuple(kept))
+        given = opened[0][1] if self._consumer.batch is None else [message for _, message in opened]
+        started = time.monotonic()
+        try:
+            result = await (self._coroutine(given, task) if self._consumer.is_async else self._thread(given))
+        except asyncio.CancelledError:
+            self._cancelled(kept, started)
+        except BatchFailed as failed:
+            self._batch_failed(kept, failed, started)
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            for one in kept:
+                self._failed(one, error, _milliseconds_since(started))
+        else:
+            run_ms = _milliseconds_since(started)
+            stored = _stored(result) if result is not None else None
+            for one in kept:
+                one.done(run_ms, stored)
+
+    def begin(self, waiting: deque[Held], task: asyncio.Task[None]) -> Coroutine[Any, Any, None] | None:
+        """Run the handlers of those in line, each until it ends; return what is left of the first that waits.
+
+        The context of each is its own from the first step to the last, though one task begins them all. What one took
+        is known when the next begins, so the clock is read once for both.
+        """
+        handler, settle = self._handler, self._settle
+        now = time.monotonic()
+        # A handler that cancels its own task must not hit the next one.
+        while waiting and not task.cancelling():
+            held, started, context = waiting.popleft(), now, contextvars.copy_context()
+            try:
+                message = self._open(held)
+                if message is None:
+                    continue
+                steps, given = context.run(first_step, handler, message, held)
+            except asyncio.CancelledError:
+                self._cancelled([held], started)
+            except (Exception, SystemExit) as error:  # noqa: BLE001
+                self._failed(held, error, _milliseconds_since(started))
+            else:
+                if steps is not None:
+                    return self._finish(held, task, started, in_context(context, steps, given))
+                now = time.monotonic()
+                if not held.settled:  # as `Held.done` does; nearly every message comes this way
+                    held.settled = True
+                    run_ms = int((now - started) * 1000 + 0.5)
+                    settle(Ack(held.delivery.ack_id, run_ms, None if given is None else _stored(given)))
+                continue
+            now = time.monotonic()
+        return None
+
+    async def _finish(self, held: Held, task: asyncio.Task[None], started: float, rest: Awaitable[Any]) -> None:
+        """Carry a handler that waits to its end."""
+        self._limit.enter(task, started)
+        try:
+            result = await rest
+        except asyncio.CancelledError:
+            if self._limit.is_late(task):
+                task.uncancel()
+                self._failed(held, self._too_slow(), _milliseconds_since(started))
+            else:
+                self._cancelled([held], started)
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            self._failed(held, error, _milliseconds_since(started))
+        else:
+            held.done(_milliseconds_since(started), None if result is None else _stored(result))
+        finally:
+            self._limit.leave(task)
+
+    async def _thread(self, given: Any) -> Any:
+        """Run a plain function. A thread cannot be stopped: when it takes too long its lease is no longer renewed."""
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, context.run, self._consumer.handler, given)
+
+    async def _coroutine(self, given: Any, task: asyncio.Task[None]) -> Any:
+        self._limit.enter(task, time.monotonic())
+        try:
+            return await self._consumer.handler(given)
+        except asyncio.CancelledError:
+            if not self._limit.is_late(task):
+                raise
+            task.uncancel()
+            raise self._too_slow() from None
+        finally:
+            self._limit.leave(task)
+
+    def _too_slow(self) -> TimeoutError:
+        limit = self._consumer.time_limit.total_seconds()
+        return TimeoutError(f"the handler took longer than its limit of {limit:g} s")
+
+    def _open(self, held: Held) -> Message | None:
+        """Decode a message, or settle it as one that can never be handled."""
+        try:
+            message = held.delivery.envelope.open()
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._failed(held, Permanent(f"the message cannot be decoded: {error}"), 0)
+            return None
+        if self._types is not None and message.type not in self._types:
+            self._failed(held, Permanent(f"no handler here knows the type {message.type!r}"), 0)
+            return None
+        if self._filters:
+            wants = self._filters.get(held.delivery.queue)
+            if wants is not None and not wants(message):
+                self.filtered += 1
+                held.done(0, None)
+                return None
+        if self._checks and not self._fits(message, held):
+            return None
+        return message
+
+    def _fits(self, message: Message, held: Held) -> bool:
+        """Say whether a payload fits the schema of its type; settle it as one that can never be handled if not."""
+        check = self._checks.get(message.type)
+        if check is not None:
+            try:
+                check(message.payload)
+            except InvalidMessage as error:
+                self._failed(held, error, 0)
+                return False
+        return True
+
+    def _cancelled(self, held: Sequence[Held], started: float) -> None:
+        for one in held:
+            if self.stopping:
+                one.hand_back()
+            else:
+                self._failed(one, RuntimeError("the handler was cancelled"), _milliseconds_since(started))
+
+    def _batch_failed(self, held: Sequence[Held], failed: BatchFailed, started: float) -> None:
+        run_ms = _milliseconds_since(started)
+        for index, one in enumerate(held):
+            error = failed.errors.get(index)
+            if error is None:
+                one.done(run_ms, None)
+            else:
+                self._failed(one, error, run_ms)
+
+    def _failed(self, held: Held, error: BaseException, run_ms: int) -> None:
+        judgement = held.failed(error, run_ms)
+        delivery = held.delivery
+        log.info(
+            "handler failed",
+            queue=delivery.queue,
+            group=delivery.group,
+            message_id=held.message_id,
+            attempt=delivery.attempt,
+            error=judgement.error.message,
+            error_type=judgement.error.type,
+            retry_in=None if judgement.delay is None else judgement.delay.total_seconds(),
+        )
+
+    def close(self) -> None:
+        """Stop watching times."""
+        self._limit.close()
+
+
+def _milliseconds_since(started: float) -> int:
+    return int((time.monotonic() - started) * 1000 + 0.5)
+
+
+def _stored(result: object) -> bytes | None:
+    """Return what a handler returned, as the journal keeps it."""
+    try:
+        encoded = _encoder.encode(result)
+    except (TypeError, ValueError, OverflowError) as error:
+        log.warning("handler result not kept", reason=str(error))
+        return None
+    if len(encoded) > MAX_RESULT_BYTES:
+        log.warning("handler result not kept", reason=f"larger than {MAX_RESULT_BYTES} bytes")
+        return None
+    return encoded

@@ -1,0 +1,274 @@
+"""Pulling for one consumer: as much as it has free slots, from its queues in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Place, Settlement
+from godwit.core.errors import BrokerClosed, GodwitError
+from godwit.core.failures.judgement import Judgement
+from godwit.core.logs import get_logger
+from godwit.core.names import QueueName
+from godwit.runtime.delivery.dispatch import Line
+from godwit.runtime.delivery.empty_polls import Looks
+from godwit.runtime.delivery.execution import Execution
+from godwit.runtime.delivery.gate import Turnstile
+from godwit.runtime.delivery.in_flight import Held, HeldTable, Terms
+from godwit.runtime.delivery.quarantine import Quarantine
+from godwit.runtime.delivery.queue_order import Turns
+from godwit.runtime.worker.balancing import Credits
+from godwit.runtime.worker.consumer import Consumer
+
+LONGEST_WAIT: Final = timedelta(seconds=30)
+"""How long a consumer waits for a wake-up before it looks by itself, in case one was lost."""
+GATED_WAIT: Final = timedelta(seconds=1)
+PROBE_CHOICE: Final = 100
+"""How many messages are looked at to find a fresh one for a probe; the others are handed back."""
+_PAUSE_AFTER_ERROR: Final = 0.25
+_HELD_BACK_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+
+log = get_logger(__name__)
+
+
+class Puller:
+    """The loop of one consumer in one worker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        consumer: Consumer,
+        *,
+        worker: str,
+        held: HeldTable,
+        threads: Executor,
+        settle: Callable[[Settlement], None],
+        judge: Callable[[BaseException, Delivery], Judgement],
+        delivered: Callable[[Sequence[Delivery]], None],
+        gate: Turnstile,
+        looks: Looks,
+        quarantine: Quarantine,
+        grace: timedelta,
+        credits_: Credits,
+    ) -> None:
+        self.consumer = consumer
+        self._credits = credits_
+        self.running: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()
+        self._broker = broker
+        self._worker = worker
+        self._held = held
+        self._execution = Execution(consumer, threads, settle=settle, ended=self._ended)
+        self._line = Line(self._execution.begin, self.running, ended=self._freed.set)
+        self._terms = Terms(lease=consumer.lease, renewed_for=consumer.time_limit + grace, settle=settle, judge=judge)
+        self._delivered = delivered
+        self._gate = gate
+        self._looks = looks
+        self._quarantine = quarantine
+        self._suspected: QueueName | None = None
+        """Where a message waits for its last chance."""
+        self._turns = Turns(consumer.queues, consumer.weights, strict=consumer.strict)
+        self._nudged = asyncio.Event()
+        self._places = [(queue, consumer.group) for queue in consumer.queues]
+        self._listener = broker.listen(self._places)
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Pull until stopped; an absent broker is waited for."""
+        pause = _PAUSE_AFTER_ERROR
+        while not self._stopping:
+            try:
+                await self._turn()
+                pause = _PAUSE_AFTER_ERROR
+            except BrokerClosed:
+                return
+            except GodwitError as error:
+                log.warning("pulling waits for the broker", consumer=self.consumer.name, error=str(error))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _turn(self) -> None:
+        consumer = self.consumer
+        if self._suspected is not None:
+            await self._last_chance(self._suspected)
+            return
+        await self._quarantine.may_begin()
+        free = self._credits.now - len(self.running) - len(self._line)
+        if free <= 0:
+            self._freed.clear()
+            await self._freed.wait()
+            return
+        self._listener.clear()
+        self._nudged.clear()
+        took, held_back = 0, False
+        for queue in self._turns.order():
+            allowed = await self._gate.admit((queue, consumer.group), free) if free else 0
+            held_back = held_back or (bool(free) and not allowed)
+            if allowed:
+                held = await self._pull(queue, allowed)
+                took += len(held)
+                free -= self._start(held)
+        if took or self._suspected is not None:
+            await asyncio.sleep(0)  # let handlers begin before asking again
+        elif not self._stopping:
+            if held_back:
+                # What is ready behind a pause or an open breaker ends the waiting at once, again and again.
+                await self._rest()
+            else:
+                self._listener.expect(worker=self._worker, limit=consumer.batch or free, lease=consumer.lease)
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait for something to pull; when nothing comes, one consumer of a place looks for all of this process."""
+        while not self._stopping:
+            longest = LONGEST_WAIT if self._gate.is_open else self._gate.opens_within(GATED_WAIT)
+            self._gate.rest(longest)
+            if await self._listener.wait(longest) or self._looks.take_turn(self._places, longest):
+                return
+
+    async def _rest(self) -> None:
+        """Wait a moment, or until somebody says that things have changed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HELD_BACK_PAUSE):
+                await self._nudged.wait()
+
+    def _without_suspects(self, queue: QueueName, deliveries: list[Delivery]) -> list[Delivery]:
+        """Hand back what is on its last chance: it is pulled again when it can be handled alone."""
+        suspects = [one for one in deliveries if one.crashes >= self.consumer.last_chance]
+        if not suspects:
+            return deliveries
+        self._suspected = queue
+        for held in self._hold(suspects):
+            held.hand_back()
+        return [one for one in deliveries if one.crashes < self.consumer.last_chance]
+
+    def _hold(self, deliveries: list[Delivery]) -> list[Held]:
+        return self._held.take(deliveries, self._terms, time.monotonic())
+
+    async def _last_chance(self, queue: QueueName) -> None:
+        """Handle one message of a queue while this worker holds nothing else."""
+        async with self._quarantine.alone():
+            self._suspected = None
+            place = (queue, self.consumer.group)
+            if not self._stopping and await self._gate.admit(place, 1):
+                self._start(self._hold(await self._lease(place, 1)))
+
+    async def _pull(self, queue: QueueName, free: int) -> list[Held]:
+        size = self.consumer.batch
+        if size is None:
+            return await self._take(queue, free)
+        batch = await self._take(queue, size)
+        if batch:
+            await self._fill(queue, batch, size)
+        return batch
+
+    async def _take(self, queue: QueueName, limit: int, wait: timedelta = NO_WAIT) -> list[Held]:
+        """Pull once, and hold what may be handled beside other messages: from now on its leases are renewed."""
+        place = (queue, self.consumer.group)
+        deliveries = await self._lease(place, limit, wait)
+        if not deliveries:
+            self._looks.found_nothing(place)
+            return []
+        return self._hold(self._without_suspects(queue, deliveries))
+
+    async def _lease(self, place: Place, limit: int, wait: timedelta = NO_WAIT) -> list[Delivery]:
+        """Pull once, and count what came."""
+        lease = self.consumer.lease
+        look_at = max(limit, PROBE_CHOICE) if self._gate.is_probing(place) else limit
+        deliveries = await self._broker.pull(*place, worker=self._worker, limit=look_at, lease=lease, wait=wait)
+        if len(deliveries) > limit:
+            deliveries = self._freshest(deliveries, limit)
+        if deliveries:
+            self._gate.begun(place, len(deliveries))
+            self._delivered(deliveries)
+        return deliveries
+
+    def _freshest(self, deliveries: list[Delivery], limit: int) -> list[Delivery]:
+        """Keep what was delivered least often: a bad message that came back must not decide about the downstream."""
+        chosen = sorted(deliveries, key=lambda one: one.attempt)
+        for held in self._hold(chosen[limit:]):
+            held.hand_back()
+        return chosen[:limit]
+
+    async def _fill(self, queue: QueueName, batch: list[Held], size: int) -> None:
+        """Wait a while for a batch to become full."""
+        until = time.monotonic() + self.consumer.batch_timeout.total_seconds()
+        try:
+            while len(batch) < size and self._may_fill() and (left := until - time.monotonic()) > 0:
+                batch += await self._take(queue, size - len(batch), timedelta(seconds=left))
+        except GodwitError as error:
+            log.warning("a batch begins before it is full", consumer=self.consumer.name, error=str(error))
+        except BaseException:
+            for held in batch:
+                held.hand_back()
+            raise
+        began = time.monotonic()
+        for held in batch:
+            held.started = began  # the time limit is for handling, not for waiting
+
+    def _may_fill(self) -> bool:
+        """Say whether to wait for more: what was just handed back as suspicious would come again at once."""
+        return not self._stopping and self._suspected is None
+
+    def _start(self, held: list[Held]) -> int:
+        """Begin handling; return the number of slots taken."""
+        if not held:
+            return 0
+        if self.consumer.batch is not None:
+            self._spawn(self._execution.run(held))
+            return 1
+        if self.consumer.is_async:
+            self._line.add(held)
+        else:
+            for one in held:
+                self._spawn(self._execution.run([one]))
+        return len(held)
+
+    def _spawn(self, execution: Coroutine[None, None, None]) -> None:
+        self.running.add(asyncio.get_running_loop().create_task(execution, name="godwit handler"))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Free a slot. A done callback would do the same, one turn of the loop later."""
+        self.running.discard(task)
+        self._freed.set()
+
+    async def balance(self) -> None:
+        """Learn how many messages this member of the group may hold."""
+        if await self._credits.refresh():
+            self._freed.set()
+
+    def nudge(self) -> None:
+        """Look again at once."""
+        self._nudged.set()
+        self._listener.wake()
+
+    def stop(self) -> None:
+        """Pull no more."""
+        self._stopping = True
+        self.nudge()
+        self._listener.close()  # nothing is fetched ahead any more
+        self._freed.set()
+
+    async def finish(self, grace: timedelta) -> int:
+        """Wait for running handlers, then hand back the rest; return how many were handed back."""
+        until = time.monotonic() + grace.total_seconds()
+        while under_way := self.running | self._line.beginning:
+            await asyncio.wait(under_way, timeout=max(0.0, until - time.monotonic()))
+            if time.monotonic() >= until:
+                break
+        handed_back = self._line.hand_back()
+        left = list(self.running)
+        self._execution.stopping = True
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1)
+        self._execution.close()
+        self._listener.close()
+        return handed_back + len(left)

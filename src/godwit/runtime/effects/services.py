@@ -1,0 +1,185 @@
+"""What a manager does with its store besides scheduling: recording, status, effects that happen once, the outbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from godwit.admin.control import GATE_PREFIX
+from godwit.brokers.contract import Broker, SharedEntry
+from godwit.core.clock import SYSTEM_CLOCK, Clock
+from godwit.core.errors import BrokerError, StoreError, StoreRequired
+from godwit.core.journal.statuses import MessageStatus
+from godwit.core.logs import get_logger
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Message
+from godwit.core.names import MessageId
+from godwit.core.settings import Settings
+from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
+from godwit.runtime.effects.outbox import OutboxForwarder, OutboxWriter
+from godwit.runtime.effects.status import recorded, status_of
+from godwit.runtime.leader import RENEW_AFTER, Claim
+from godwit.runtime.recorder.census import take_census
+from godwit.runtime.recorder.recorder import Recorder
+from godwit.store.contract import Store
+from godwit.telemetry.metrics import QueueMetricsCollector
+
+STAND_IN: Final = timedelta(seconds=2)
+"""How often a process that does not keep the books sees whether another does."""
+TOLD: Final = timedelta(seconds=10)
+"""The same where a worker tells: it sees the claim beside the pauses that it looks at anyway."""
+CLAIM_KEY: Final = f"{GATE_PREFIX}books"
+
+log = get_logger(__name__)
+
+
+class Bookkeeping:
+    """The store's side of one manager."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store | None,
+        settings: Settings,
+        *,
+        owner: str,
+        prepare: Callable[[Message], Envelope],
+        metrics: QueueMetricsCollector | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._broker, self._store, self._settings, self._owner = broker, store, settings, owner
+        self._prepare, self._metrics, self._clock = prepare, metrics, clock
+        self._recorder: Recorder | None = None
+        self._forwarder: OutboxForwarder | None = None
+        self._free = asyncio.Event()
+        self._told = False
+
+    def store(self, feature: str) -> Store:
+        """Return the store that a feature needs."""
+        if self._store is None:
+            raise StoreRequired(feature)
+        return self._store
+
+    @property
+    def recorder(self) -> Recorder:
+        """Carries the journal into the store."""
+        if self._recorder is None:
+            self._recorder = Recorder(
+                self._broker.journal,
+                self.store("The recorder").messages,
+                retention=self._settings.monitoring.retention,
+                metrics=self._metrics,
+                clock=self._clock,
+            )
+        return self._recorder
+
+    @property
+    def forwarder(self) -> OutboxForwarder:
+        """Carries the outbox to the broker."""
+        if self._forwarder is None:
+            self._forwarder = OutboxForwarder(
+                self.store("The outbox").outbox,
+                self._broker.publish,
+                is_known=self._is_known,
+                window_of=lambda queue: self._settings.queue(queue).spec.dedup_window,
+                clock=self._clock,
+            )
+        return self._forwarder
+
+    def once(
+        self,
+        key: str,
+        *,
+        ttl: timedelta = DEFAULT_TTL,
+        hold: timedelta = DEFAULT_HOLD,
+        holder: str | None = None,
+        connection: Any = None,
+    ) -> Once:
+        """Return an effect that happens once, to be made inside `async with`."""
+        ledger = self.store("once").ledger
+        return Once(ledger, key, ttl=ttl, hold=hold, holder=holder, connection=connection)
+
+    def outbox(self, connection: Any) -> OutboxWriter:
+        """Return an outbox in the application's own transaction."""
+        return OutboxWriter(self.store("The outbox").outbox, connection, self._prepare)
+
+    async def status(self, message_id: MessageId) -> MessageStatus | None:
+        """Say where a message stands; what the journal has by now is in the answer."""
+        return await status_of(self._broker, self.store("status"), message_id, clock=self._clock)
+
+    async def recorded(self, message_id: MessageId) -> MessageStatus | None:
+        """Say where a message stands that the broker has accepted; None for one that only a schedule knows."""
+        return await recorded(self._broker, self.store("status"), message_id, self._clock)
+
+    async def _is_known(self, message_id: MessageId) -> bool:
+        return await self.recorded(message_id) is not None
+
+    def notice(self) -> None:
+        """Say that this process has changed something: a recorder here need not look for it."""
+        if self._recorder is not None:
+            self._recorder.notice()
+
+    def learn(self, shared: Mapping[str, SharedEntry]) -> None:
+        """Take note of what a worker of this process sees anyway: whether somebody keeps the books."""
+        self._told = True
+        if CLAIM_KEY not in shared:
+            self._free.set()
+
+    async def run(self) -> None:
+        """Keep the books until cancelled, for all processes of this broker or, when another does, as its stand-in."""
+        claim = Claim(self._broker.shared, CLAIM_KEY, self._owner)
+        try:
+            while True:
+                self._free.clear()
+                if await _holds(claim):
+                    await self._keep(claim)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout((TOLD if self._told else STAND_IN).total_seconds()):
+                        await self._free.wait()
+        finally:
+            await claim.release()
+
+    async def _keep(self, claim: Claim) -> None:
+        """Record, forward and sweep as long as the claim is ours."""
+        steps = (self.recorder.run(), self._count(), self.forwarder.run(), self._sweep())
+        keeping = [asyncio.create_task(step, name=f"godwit books {n}") for n, step in enumerate(steps)]
+        try:
+            while await _holds(claim, or_else=True):
+                ended, _ = await asyncio.wait(keeping, timeout=RENEW_AFTER, return_when=asyncio.FIRST_COMPLETED)
+                for one in ended:
+                    one.result()
+        finally:
+            for one in keeping:
+                one.cancel()
+            await asyncio.wait(keeping)
+
+    async def _count(self) -> None:
+        messages = self.store("The recorder").messages
+        while True:
+            await asyncio.sleep(self._settings.consumer.heartbeat_interval.total_seconds())
+            try:
+                await take_census(self._broker, messages, self._clock)
+            except (BrokerError, StoreError) as error:
+                log.warning("census not taken", error=str(error))
+
+    async def _sweep(self) -> None:
+        ledger = self.store("once").ledger
+        while True:
+            await asyncio.sleep(self._settings.scheduler.cleanup_interval.total_seconds())
+            try:
+                while await ledger.sweep():
+                    pass
+            except (BrokerError, StoreError) as error:
+                log.warning("ledger not swept", error=str(error))
+
+
+async def _holds(claim: Claim, *, or_else: bool = False) -> bool:
+    """Say whether the books are ours; `or_else` while the broker does not answer: nobody can take them then."""
+    try:
+        return await claim.hold()
+    except BrokerError as error:
+        log.warning("claim on the books unknown", error=str(error))
+        return or_else

@@ -1,0 +1,155 @@
+"""What an open manager watches and serves: gauges, alerts, instances, and the pages `/metrics` and `/health/queue`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+
+from godwit.brokers.channel_counts import channels_of
+from godwit.brokers.contract import Broker, DeadLetter, LetterId, QueueStats
+from godwit.core.clock import Clock, milliseconds
+from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
+from godwit.core.logs import get_logger
+from godwit.core.names import GroupName, QueueName
+from godwit.core.settings import Settings
+from godwit.runtime.producer.stats import producers
+from godwit.runtime.shared_alerts import SharedAlerts
+from godwit.runtime.worker.heartbeat import STOPPED, ConsumerInstance, InstanceStatus, instances
+from godwit.telemetry.checks import consumers
+from godwit.telemetry.health import HealthLimits
+from godwit.telemetry.http import TelemetryServer
+from godwit.telemetry.metrics import QueueMetricsCollector
+from godwit.telemetry.monitor import QueueMonitor
+from godwit.telemetry.sinks import Sink, WebhookSink, log_sink
+
+log = get_logger(__name__)
+
+
+class Observation:
+    """Runs beside an open manager; `port` may be set before, None serves no pages."""
+
+    def __init__(
+        self, broker: Broker, settings: Settings, *, metrics: QueueMetricsCollector, version: str, clock: Clock
+    ) -> None:
+        self._broker, self._settings, self._metrics, self._clock = broker, settings, metrics, clock
+        self.port = settings.monitoring.http_port
+        self.monitor = self._monitor(version)
+        self._server: TelemetryServer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def address(self) -> str | None:
+        """Where the pages are, while they are served."""
+        return None if self._server is None else f"http://{self._settings.monitoring.http_host}:{self._server.port}"
+
+    async def start(self) -> None:
+        """Begin to watch, and to serve if a port is set."""
+        if self.port is not None:
+            self._server = await self._serving(self.port)
+            self._begin(self._look_at_instances(), "godwit instances")
+        self._begin(self._watch(), "godwit monitor")
+
+    async def close(self) -> None:
+        """Stop watching and serving."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
+
+    async def _serving(self, port: int) -> TelemetryServer:
+        host = self._settings.monitoring.http_host
+        server = TelemetryServer(
+            metrics=self.monitor.render_metrics, health=self.monitor.get_health_status, host=host, port=port
+        )
+        try:
+            await server.start()
+        except OSError as error:
+            allowed = f"a port of {host} that can be listened on ({error.strerror or error})"
+            raise InvalidSetting("monitoring.http_port", port, allowed) from None
+        return server
+
+    def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work, name=name))
+
+    async def _watch(self) -> None:
+        interval = self._settings.monitoring.metrics_interval
+        if self._server is None:
+            await asyncio.sleep(interval.total_seconds())  # a short script need not ask for all queues
+        await self.monitor.run(interval)
+
+    async def _look_at_instances(self) -> None:
+        """Show every instance of every process, as of each health check interval."""
+        while True:
+            try:
+                for one in await self.instances():
+                    self._show(one)
+            except BrokerClosed:
+                return
+            except GodwitError as error:
+                log.warning("instances unknown", error=str(error))
+            await asyncio.sleep(self._settings.consumer.health_check.interval.total_seconds())
+
+    def _show(self, instance: ConsumerInstance) -> None:
+        if instance.status is InstanceStatus.INACTIVE and instance.detail == STOPPED:
+            self._metrics.consumer_gone(instance.group, instance.id)
+        else:
+            self._metrics.consumer_health(instance.group, instance.id, instance.status is not InstanceStatus.FAILED)
+
+    async def instances(self, queue: str | None = None) -> list[ConsumerInstance]:
+        """Return every consumer instance heard of within the last hour, and how it does."""
+        return await instances(self._broker.shared, self._clock, queue)
+
+    def _monitor(self, version: str) -> QueueMonitor:
+        monitoring = self._settings.monitoring
+        health, alerts = monitoring.health_thresholds, monitoring.alert_thresholds
+        sinks: Sequence[Sink] = (log_sink,)
+        if monitoring.alert_webhook is not None:
+            sinks = (log_sink, WebhookSink(monitoring.alert_webhook))
+        monitor = QueueMonitor(
+            collector=self._metrics,
+            stats=self._stats,
+            broker=self._settings.broker_url.partition(":")[0],
+            version=self._settings.app_version or version,
+            limits=HealthLimits(
+                queue_depth=health.queue_depth,
+                retry_rate=health.retry_rate,
+                processing_time_ms=milliseconds(health.processing_time),
+            ),
+            thresholds={
+                "queue_depth": alerts.queue_depth,
+                "error_rate": alerts.error_rate,
+                "retry_rate": alerts.retry_rate,
+                "processing_time": milliseconds(alerts.processing_time),
+            },
+            sinks=sinks,
+            claim=SharedAlerts(self._broker.shared).claim,
+            producers=self._producers,
+            dead_letters=self._letters,
+            clock=self._clock,
+        )
+        monitor.register_check("consumers", consumers(self._instance_states))
+        return monitor
+
+    async def _stats(self) -> list[QueueStats]:
+        channels = channels_of(self._broker)
+        if channels is not None:
+            self._metrics.channels(channels.channel_opens, channels.channel_closes)
+        return await self._broker.stats()
+
+    async def _producers(self) -> dict[str, float]:
+        rates: Counter[str] = Counter()
+        for one in await producers(self._broker.shared):
+            rates[one.name] += one.per_second  # type: ignore[assignment] # a Counter adds any numbers
+        return dict(rates)
+
+    async def _letters(self, queue: str, group: str, after: str | None) -> list[DeadLetter]:
+        return await self._broker.dead_letters.page(
+            QueueName(queue), group=GroupName(group), after=LetterId(after) if after else None
+        )
+
+    async def _instance_states(self) -> dict[str, str]:
+        return {f"{one.queue}/{one.group}/{one.id}": one.status for one in await self.instances()}

@@ -1,0 +1,180 @@
+"""From a claimed firing to a published message, and the note of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from godwit.brokers.contract import Broker
+from godwit.core.clock import Clock, from_ms, to_ms
+from godwit.core.errors import BrokerError, GodwitError, NotFoundError, PartialPublish, QueueFull
+from godwit.core.fault_points import fault_point
+from godwit.core.logs import get_logger
+from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.message import Kind, Message, Scheduling
+from godwit.core.names import MessageId, QueueName
+from godwit.core.schedule.schedules import Firing
+from godwit.runtime.scheduler.recovery import Doubts
+from godwit.store.schedules import Schedules, Sent
+
+AGAIN_WHEN_FULL: Final = timedelta(seconds=5)
+AGAIN_WHEN_REFUSED: Final = timedelta(minutes=1)
+WINDOW_MARGIN: Final = timedelta(seconds=30)
+"""Clocks of schedulers and brokers may differ by this much."""
+
+_decoder = msgspec.json.Decoder(Message)
+_replace = msgspec.structs.replace
+
+log = get_logger(__name__)
+
+
+class Sender:
+    """Publishes firings under their own ids, then confirms them; any number of senders may do so at once.
+
+    Publish before confirming: a death between the two publishes again, which the broker recognises, never not at all.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        schedules: Schedules,
+        *,
+        owner: str,
+        window_of: Callable[[QueueName], timedelta],
+        doubts: Doubts,
+        clock: Clock,
+    ) -> None:
+        self._broker, self._schedules, self._owner = broker, schedules, owner
+        self._window_of, self._doubts, self._clock = window_of, doubts, clock
+
+    async def send(self, firings: Sequence[Firing]) -> int:
+        """Publish firings that this scheduler has just claimed; return how many the broker has now."""
+        sent = 0
+        for queue, several in groupby(sorted(firings, key=_queue), key=_queue):
+            sent += await self._publish(queue, list(several))
+        return sent
+
+    async def send_again(self, firings: Sequence[Firing]) -> int:
+        """Publish firings that a scheduler claimed and did not confirm; return how many the broker has now."""
+        sure = [firing for firing in firings if self._is_recognised(firing)]
+        sent = await self.send(sure)
+        doubtful = [firing for firing in firings if not self._is_recognised(firing)]
+        for queue, several in groupby(sorted(doubtful, key=_queue), key=_queue):
+            waiting = list(several)
+            known = await self._doubts.known(queue, [firing.message_id for firing in waiting])
+            there = [firing.id for firing in waiting if firing.message_id in known]
+            log.info("firings in doubt", queue=queue, there=len(there), asked=len(waiting))
+            sent += await self._confirm(there)
+            sent += await self.send([firing for firing in waiting if firing.message_id not in known])
+        return sent
+
+    def _is_recognised(self, firing: Firing) -> bool:
+        """Say whether the broker would still recognise the message, had it been published at the first claim."""
+        since = firing.deliver_at if firing.queued_at is None else max(firing.deliver_at, firing.queued_at)
+        until_ms = to_ms(since + self._window_of(firing.queue) - WINDOW_MARGIN)
+        return self._clock.now_ms() < until_ms
+
+    async def _publish(self, queue: QueueName, firings: list[Firing]) -> int:
+        envelopes, unusable = self._sealed(firings)
+        for firing_id, why in unusable:
+            await self._refuse([firing_id], why, AGAIN_WHEN_REFUSED)
+        ids = {envelope.id: firing.id for envelope, firing in envelopes}
+        accepted: Iterable[MessageId] = ids
+        problem: Exception | None = None
+        try:
+            fault_point("scheduler.publishing")
+            await self._broker.publish([envelope for envelope, _ in envelopes])
+        except PartialPublish as error:
+            accepted = error.accepted
+            problem = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        except GodwitError as error:
+            accepted, problem = (), error
+        fault_point("scheduler.published")
+        done = [ids[one] for one in accepted]
+        sent = await self._confirm(done)
+        fault_point("scheduler.confirmed")
+        if problem is not None:
+            await self._settle(queue, [one for one in ids.values() if one not in set(done)], problem)
+        return sent
+
+    async def _settle(self, queue: QueueName, ids: list[UUID], problem: Exception) -> None:
+        """Note why the broker did not take firings; an outage leaves them in doubt and ends the tick."""
+        match problem:
+            case QueueFull():
+                await self._refuse(ids, str(problem), AGAIN_WHEN_FULL)
+            case BrokerError():
+                raise problem
+            case NotFoundError() | GodwitError():
+                log.warning("firings refused", queue=queue, count=len(ids), error=str(problem))
+                await self._refuse(ids, str(problem), AGAIN_WHEN_REFUSED)
+            case _:
+                raise problem
+
+    def _sealed(self, firings: list[Firing]) -> tuple[list[tuple[Envelope, Firing]], list[tuple[UUID, str]]]:
+        sealed, unusable = [], []
+        for firing in firings:
+            try:
+                sealed.append((envelope_of(firing, now_ms=self._clock.now_ms()), firing))
+            except (GodwitError, msgspec.DecodeError, msgspec.ValidationError) as error:
+                unusable.append((firing.id, str(error)))
+        return sealed, unusable
+
+    async def _refuse(self, ids: Sequence[UUID], problem: str, pause: timedelta) -> None:
+        again_at = from_ms(self._clock.now_ms()) + pause
+        await self._schedules.release(ids, owner=self._owner, error=problem, again_at=again_at)
+
+    async def _confirm(self, ids: Sequence[UUID]) -> int:
+        """Note what the broker has; what was cancelled meanwhile is taken back from it."""
+        if not ids:
+            return 0
+        now = from_ms(self._clock.now_ms())
+        confirmed = await self._schedules.confirm(ids, owner=self._owner, now=now)
+        if len(confirmed) < len(ids):
+            left = [one for one in ids if one not in confirmed]
+            await self.take_back(await self._schedules.cancelling(left, now=now))
+        return len(confirmed)
+
+    async def take_back(self, sent: Iterable[Sent], *, for_good: bool = True) -> int:
+        """Cancel messages in the broker and note it; return how many it had.
+
+        Without `for_good` only those it had are noted: another scheduler may be about to publish the others.
+        """
+        had, gone = 0, []
+        for one in sent:
+            try:
+                was_there = await self._broker.cancel(one.queue, one.message_id)
+            except NotFoundError:
+                was_there = False
+            had += was_there
+            if was_there or for_good:
+                gone.append(one.id)
+        if gone:
+            await self._schedules.cancelled(gone, now=from_ms(self._clock.now_ms()))
+        return had
+
+
+def envelope_of(firing: Firing, *, now_ms: int) -> Envelope:
+    """Return a firing's message sealed for its queue: under the firing's id, due at its time."""
+    message = _decoder.decode(firing.message)
+    scheduling = Scheduling(deliver_at=firing.deliver_at, schedule_id=firing.schedule_id, campaign=firing.campaign)
+    changes: dict[str, Any] = {"id": firing.message_id, "queue": firing.queue, "scheduling": scheduling}
+    if firing.schedule_id is not None:
+        # The stored message is a template: every firing is a message of its own.
+        changes |= {"kind": Kind.RECURRING, "created_at": from_ms(now_ms)}
+    else:
+        if message.kind is Kind.STANDARD:
+            changes["kind"] = Kind.SCHEDULED
+        if firing.campaign is not None:
+            changes["created_at"] = from_ms(now_ms)  # planned again and again, created once
+    if message.metadata.correlation_id == message.id:
+        changes["metadata"] = _replace(message.metadata, correlation_id=firing.message_id)
+    return seal(_replace(message, **changes))
+
+
+def _queue(firing: Firing) -> QueueName:
+    return firing.queue

@@ -1,0 +1,127 @@
+"""An application's consumers, and the workers that run them: the manager's side towards handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from random import Random
+from typing import TypeVar
+
+from godwit.brokers.contract import Broker
+from godwit.core.clock import Clock
+from godwit.core.errors import InvalidSetting
+from godwit.core.failures.breaker import Breaker
+from godwit.core.failures.judgement import Classifier
+from godwit.core.failures.retry import RetryPolicy
+from godwit.core.names import DEFAULT_GROUP, GroupName
+from godwit.core.settings import Settings
+from godwit.runtime.delivery.tracing import traced
+from godwit.runtime.effects.once import KeyOf, handled_once
+from godwit.runtime.effects.services import Bookkeeping
+from godwit.runtime.worker.consumer import Consumer, Handler, QueueConsumer
+from godwit.runtime.worker.health_checks import HealthCallable
+from godwit.runtime.worker.registry import Registry
+from godwit.runtime.worker.worker import Worker, WorkerSettings
+from godwit.telemetry.metrics import QueueMetricsCollector
+from godwit.telemetry.tracing import Tracer
+
+H = TypeVar("H", bound=Handler)
+
+
+class Employer:
+    """Knows the consumers of an application and makes workers for them; whoever inherits it says with what."""
+
+    broker: Broker
+    settings: Settings
+    metrics: QueueMetricsCollector
+    tracer: Tracer | None
+    books: Bookkeeping
+    _registry: Registry
+    _clock: Clock
+    _random: Random
+
+    def consumer(
+        self,
+        *queues: str,
+        group: str = DEFAULT_GROUP,
+        concurrency: int | None = None,
+        lease: timedelta | float | None = None,
+        time_limit: timedelta | float | None = None,
+        retry_policy: RetryPolicy | None = None,
+        batch: int | bool | None = None,
+        batch_timeout: timedelta | float | None = None,
+        types: Iterable[str] | None = None,
+        classify: Classifier | None = None,
+        health_check: HealthCallable | None = None,
+        once: KeyOf | None = None,
+        breaker: Breaker | None = None,
+    ) -> Callable[[H], H]:
+        """Let the decorated function handle messages; what is not said here comes from the configuration.
+
+        With `batch` it takes lists of so many at most (True: as many as the configuration says). `once` names the
+        effect of a message: it is made once per group and name, also when the message is delivered twice. `breaker`
+        names the downstream that the handler needs: while that is away nothing is pulled. Numbers for durations are
+        seconds.
+        """
+        if once is not None:
+            self.books.store("once")
+            if batch:
+                raise InvalidSetting("once", "given together with batch", "one or the other: a batch has many effects")
+
+        def register(handler: H) -> H:
+            self._registry.add(
+                handler if once is None else handled_once(handler, once, self.books.once, group),
+                queues,
+                GroupName(group),
+                concurrency=concurrency,
+                lease=lease,
+                time_limit=time_limit,
+                retry_policy=retry_policy,
+                batch=batch,
+                batch_timeout=batch_timeout,
+                types=types,
+                classify=classify,
+                health_check=health_check,
+                breaker=breaker,
+            )
+            return handler
+
+        return register
+
+    def register(self, consumer: QueueConsumer) -> None:
+        """Let a worker run a consumer of the class form."""
+        self.consumer(
+            *consumer.queues,
+            group=consumer.group,
+            concurrency=consumer.concurrency,
+            lease=consumer.lease,
+            time_limit=consumer.time_limit,
+            retry_policy=consumer.retry_policy,
+            health_check=consumer.health_check,
+            breaker=consumer.breaker,
+        )(consumer.process_message)
+
+    @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """What a worker runs."""
+        return tuple(self._registry.consumers)
+
+    def worker(self, *, name: str | None = None, consumers: Iterable[Consumer] | None = None) -> Worker:
+        """Return a worker for the registered consumers."""
+        chosen = list(self.consumers if consumers is None else consumers)
+        tracer = self.tracer
+        return Worker(
+            self.broker,
+            chosen if tracer is None else [traced(consumer, tracer) for consumer in chosen],
+            name=name,
+            settings=WorkerSettings(
+                grace=self.settings.consumer.shutdown_grace,
+                heartbeat_interval=self.settings.consumer.heartbeat_interval,
+                breaker=self.settings.breaker,
+            ),
+            metrics=self.metrics,
+            changed=self.books.notice,
+            learned=self.books.learn,
+            clock=self._clock,
+            random=self._random,
+        )

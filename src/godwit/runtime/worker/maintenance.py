@@ -1,0 +1,51 @@
+"""Maintenance shared between processes: one of them does it every second, the others see to it that one does.
+
+The others see the claim beside the pauses and breakers that they look at anyway, so that it costs them nothing. Pulls
+do what is due at their own place in any case: nothing that anybody waits for waits for the claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from godwit.admin.control import GATE_PREFIX
+from godwit.brokers.contract import Broker, SharedEntry
+from godwit.runtime.leader import Claim
+
+MAINTAIN_EVERY: Final = timedelta(seconds=1)
+KEY: Final = f"{GATE_PREFIX}maintenance"
+
+
+class Maintenance:
+    """One process's part in looking after a broker."""
+
+    def __init__(self, broker: Broker, owner: str) -> None:
+        self._broker = broker
+        self._claim = Claim(broker.shared, KEY, owner)
+        self._ours = asyncio.Event()
+        self._ours.set()
+
+    async def our_turn(self) -> None:
+        """Wait until it falls to this process."""
+        await self._ours.wait()
+
+    def learn(self, claim: SharedEntry | None) -> None:
+        """Take note of who claims it now."""
+        if claim is None or claim.value == self._claim.owner or not self._broker.care_is_shared:
+            self._ours.set()
+        else:
+            self._ours.clear()
+            self._claim.lost()
+
+    async def tick(self) -> None:
+        """Maintain the broker, unless another process was faster to claim it."""
+        if not self._broker.care_is_shared or await self._claim.hold():
+            await self._broker.maintain()
+        else:
+            self._ours.clear()  # until somebody looks and finds it unclaimed
+
+    async def release(self) -> None:
+        """Leave it to the others."""
+        await self._claim.release()

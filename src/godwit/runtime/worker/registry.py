@@ -1,0 +1,125 @@
+"""Consumers as an application registered them, completed from the configuration, and the queues they need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+import msgspec
+
+from godwit.brokers.contract import Broker
+from godwit.core.failures.breaker import Breaker
+from godwit.core.failures.judgement import Classifier
+from godwit.core.failures.retry import RetryPolicy
+from godwit.core.messages.conditions import Condition
+from godwit.core.messages.routing import filters_of
+from godwit.core.messages.schemas import Check
+from godwit.core.names import GroupName, QueueName
+from godwit.core.queues import JournalBody
+from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
+from godwit.runtime.worker.consumer import Consumer, Handler, duration_or
+from godwit.runtime.worker.health_checks import HealthCallable, HealthProbe, named
+
+
+class Registry:
+    """What a worker of this application runs; what a consumer leaves unsaid comes from the configuration."""
+
+    def __init__(self, settings: Settings, *, checks: Mapping[str, Check]) -> None:
+        self._settings, self._checks = settings, checks
+        self.consumers: list[Consumer] = []
+
+    def add(
+        self,
+        handler: Handler,
+        queues: Iterable[str],
+        group: GroupName,
+        *,
+        concurrency: int | None,
+        lease: timedelta | float | None,
+        time_limit: timedelta | float | None,
+        retry_policy: RetryPolicy | None,
+        batch: int | bool | None,
+        batch_timeout: timedelta | float | None,
+        types: Iterable[str] | None,
+        classify: Classifier | None,
+        health_check: HealthCallable | None,
+        breaker: Breaker | None = None,
+    ) -> None:
+        """Register a handler."""
+        settings = self._settings
+        names = sorted(map(QueueName, queues), key=lambda name: -settings.queue(name).spec.priority)
+        configured = self.group(names[0], group) if names else settings.group(group)
+        self.consumers.append(
+            Consumer(
+                handler=handler,
+                queues=tuple(names),
+                group=group,
+                concurrency=concurrency or settings.consumer.max_concurrency,
+                lease=duration_or(lease, configured.lease, "lease"),
+                time_limit=duration_or(time_limit, configured.processing_timeout, "time_limit"),
+                retry_policy=retry_policy,
+                retry_policies={name: settings.queue(name).retry_policy_for(group) for name in names},
+                weights=tuple(1 + settings.queue(name).spec.priority for name in names),
+                strict=settings.consumer.queue_order is QueueOrder.STRICT,
+                batch=configured.batch_size if batch is True else batch or None,
+                batch_timeout=duration_or(batch_timeout, configured.batch_timeout, "batch_timeout"),
+                types=frozenset(types) if types is not None else None,
+                classify=classify,
+                last_chance=_last_chance(configured.spec.max_crashes),
+                filters=self._filters(names, group),
+                checks=self._checks,
+                health=_probe(configured, health_check),
+                load_balancing=configured.load_balancing,
+                max_concurrency=configured.max_concurrency,
+                breaker=breaker,
+            )
+        )
+
+    def group(self, queue: QueueName, group: GroupName) -> GroupConfiguration:
+        """Return how a group of a queue is configured."""
+        known = {one.name: one for one in self._settings.queue(queue).groups}
+        return known.get(group) or self._settings.group(group)
+
+    def wanted(self) -> list[QueueConfiguration]:
+        """Return every queue to declare: the configured ones, and those that only a consumer names."""
+        names = dict.fromkeys([queue.name for queue in self._settings.queues])
+        names |= dict.fromkeys(queue for consumer in self.consumers for queue in consumer.queues)
+        return [self._with_consumers(self._settings.queue(name)) for name in names]
+
+    async def declare(self, broker: Broker, *, bodies: bool) -> None:
+        """Declare all that is wanted; with `bodies` the journal keeps whole messages, for whoever records them."""
+        for queue in self.wanted():
+            if not queue.groups:
+                continue  # a dead letter queue that is only a name: declared, it would be fed
+            spec = queue.spec
+            if bodies and spec.journal_body is JournalBody.AUTO:
+                spec = msgspec.structs.replace(spec, journal_body=JournalBody.ON)
+            await broker.declare(spec, [group.spec for group in queue.groups])
+
+    def _with_consumers(self, queue: QueueConfiguration) -> QueueConfiguration:
+        """Return a queue with the groups its consumers need; a configured queue keeps those it has."""
+        configured = queue.name in {known.name for known in self._settings.queues}
+        groups = {group.name: group for group in queue.groups} if configured else {}
+        for consumer in self.consumers:
+            if queue.name in consumer.queues and consumer.group not in groups:
+                groups[consumer.group] = self._settings.group(consumer.group)
+        return QueueConfiguration(
+            spec=queue.spec, retry_policy=queue.retry_policy, groups=tuple(groups.values()), rules=queue.rules
+        )
+
+    def _filters(self, queues: Iterable[QueueName], group: GroupName) -> dict[QueueName, Condition]:
+        found = {queue: filters_of(self._settings.queue(queue)).get(group) for queue in queues}
+        return {queue: condition for queue, condition in found.items() if condition is not None}
+
+
+def _last_chance(max_crashes: int | None) -> int:
+    """Return after how many crashes a message is handled alone: never, where crashes have no limit."""
+    return sys.maxsize if max_crashes is None else max(1, max_crashes - 1)
+
+
+def _probe(group: GroupConfiguration, own: HealthCallable | None) -> HealthProbe:
+    """Return how the members of a group are asked how they are: by the function given, or by the configured one."""
+    check = group.health_check
+    ask = own if own is not None or check.callable is None else named(check.callable)
+    return HealthProbe(interval=check.interval, timeout=check.timeout, ask=ask)
