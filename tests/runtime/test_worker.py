@@ -161,8 +161,8 @@ async def test_retry_after_chooses_its_own_delay() -> None:
             return (await broker.stats())[0].groups[0].delayed == 1
 
         await eventually(is_delayed)
-        (nacked,) = await journal(broker, Event.NACKED)
-        assert nacked["ready_at"] - nacked["at"] == 3 * 3600 * 1000
+        (postponed,) = await journal(broker, Event.POSTPONED)
+        assert postponed["ready_at"] - postponed["at"] == 3 * 3600 * 1000
 
 
 async def test_a_handler_past_its_time_limit_is_stopped_and_the_last_try_is_dead_as_expired() -> None:
