@@ -66,7 +66,8 @@ REPEATS: Final = 3
 MASTER: Final = "local[2]"
 WHY_SLOWER: Final = (
     "The source stays below the bare loop because rows become Arrow columns in Python and are written twice by the"
-    " JVM; [decision 75](decisions/0075-what-a-row-costs-through-spark.md) has the costs of each step."
+    " JVM; [decision 0075](decisions/0075-spark-source-cost-of-a-row-and-the-limit-of-python-sources.md)"
+    " has the costs of each step."
 )
 CAMPAIGN: Final = Campaign(
     name="birthdays", queue="birthdays", type="birthday", date_column="born", local_time=dt.time(9)
