@@ -38,7 +38,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="rabbitmq: outages add up",
-        file="brokers/rabbitmq/hands.py",
+        file="brokers/rabbitmq/leases.py",
         old="                    lease.deadline_ms = now_ms + lease.length_ms\n",
         new="                    lease.deadline_ms += lease.length_ms\n",
         tests=conformance("rabbitmq", (LONG_OUTAGE,)),

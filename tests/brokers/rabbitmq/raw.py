@@ -9,9 +9,9 @@ from typing import Any
 from pamqp import commands
 
 from godwit.brokers.rabbitmq import RabbitMQBroker
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.channel import Channel
-from godwit.brokers.rabbitmq.connection import Connection
+from godwit.brokers.rabbitmq.amqp.channel import Channel
+from godwit.brokers.rabbitmq.amqp.connection import Connection
+from godwit.brokers.rabbitmq.url import Address
 from tests.conformance.harness import Harness
 
 

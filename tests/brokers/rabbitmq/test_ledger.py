@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from godwit.brokers.rabbitmq.ledger import declaring, ending, letters, pages, sending
-from godwit.brokers.rabbitmq.ledger.ending import Burial, Done, Return
+from godwit.brokers.rabbitmq.layout.message import InboundMessage, header_of
+from godwit.brokers.rabbitmq.ledger import dead_letters, declare, publish, queries, settle
+from godwit.brokers.rabbitmq.ledger.dead_letters import InboundLetter
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
-from godwit.brokers.rabbitmq.ledger.letters import Found
-from godwit.brokers.rabbitmq.ledger.sending import Plan
-from godwit.brokers.rabbitmq.ledger.taking import Lease, Taken, Taker
-from godwit.brokers.rabbitmq.parcels import Parcel, card_of
+from godwit.brokers.rabbitmq.ledger.publish import PublishPlan
+from godwit.brokers.rabbitmq.ledger.pull import Lease, Taken, Taker
+from godwit.brokers.rabbitmq.ledger.settle import Burial, Done, Return
 from godwit.core.clock import ManualClock
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.vocabulary import Event
@@ -28,7 +28,7 @@ from tests.conformance.harness import G, Q
 tokens = (f"t{number}" for number in count(1))
 
 
-class Books:
+class OpenLedger:
     """A ledger in a file of its own, and the steps of one message's life."""
 
     def __init__(self, path: Path) -> None:
@@ -38,15 +38,15 @@ class Books:
     async def open(self) -> None:
         await self.file.open()
         spec = QueueSpec(name=Q)
-        await self.file.step(lambda books: declaring.declare(books, spec, [GroupSpec(name=G)]))
+        await self.file.step(lambda ledger: declare.declare(ledger, spec, [GroupSpec(name=G)]))
 
-    async def reserve(self, *ids: str) -> Plan:
+    async def reserve(self, *ids: str) -> PublishPlan:
         chunk = [self.message(name) for name in ids]
-        return await self.file.step(lambda books: sending.reserve(books, chunk, moved=False))
+        return await self.file.step(lambda ledger: publish.reserve(ledger, chunk, moved=False))
 
-    async def publish(self, *ids: str) -> Plan:
+    async def publish(self, *ids: str) -> PublishPlan:
         plan = await self.reserve(*ids)
-        await self.file.step(lambda books: sending.accepted(books, plan, body=False))
+        await self.file.step(lambda ledger: publish.accepted(ledger, plan, body=False))
         return plan
 
     @staticmethod
@@ -54,135 +54,139 @@ class Books:
         return seal(Message(id=name, queue=Q))
 
     @staticmethod
-    def parcel(plan: Plan, index: int = 0, *, turn: int = 0, redelivered: bool = False) -> Parcel:
+    def inbound(plan: PublishPlan, index: int = 0, *, turn: int = 0, redelivered: bool = False) -> InboundMessage:
         one = plan.fresh[index]
-        card = card_of(one.envelope, epoch=plan.epoch, seq=one.seq, ready_at_ms=0, expiry_ms=0, group=None)
-        return Parcel(1, redelivered, int(redelivered), one.envelope, msgspec.structs.replace(card, turn=turn))
+        header = header_of(one.envelope, epoch=plan.epoch, seq=one.seq, ready_at_ms=0, expiry_ms=0, group=None)
+        return InboundMessage(
+            1, redelivered, int(redelivered), one.envelope, msgspec.structs.replace(header, turn=turn)
+        )
 
-    async def take(self, *parcels: Parcel) -> Taken:
-        def step(books: Any) -> Taken:
-            taker = Taker(books, Q, G, worker="w", lease_ms=1_000, limit=10, max_bytes=None, tokens=tokens, body=False)
-            return taker.take(parcels)
+    async def take(self, *arrived: InboundMessage) -> Taken:
+        def step(ledger: Any) -> Taken:
+            taker = Taker(ledger, Q, G, worker="w", lease_ms=1_000, limit=10, max_bytes=None, tokens=tokens, body=False)
+            return taker.take(arrived)
 
         return await self.file.step(step)
 
     async def counts(self) -> tuple[int, int, int, int]:
-        ((group,),) = [stats.groups for stats in await self.file.step(pages.stats)]
+        ((group,),) = [stats.groups for stats in await self.file.step(queries.stats)]
         return group.ready, group.leased, group.dead, group.bytes
 
     async def acked(self, *leases: Lease) -> list[Lease]:
-        return await self.file.step(lambda books: ending.acked(books, [Done(one, 1, None) for one in leases]))
+        return await self.file.step(lambda ledger: settle.acked(ledger, [Done(one, 1, None) for one in leases]))
 
-    async def bury(self, lease: Lease, found: Sequence[Found]) -> int:
-        await self.file.step(lambda books: ending.buried(books, [Burial(lease, FailureKind.PERMANENT)]))
-        return await self.file.step(lambda books: letters.take_over(books, Q, found, body=False), durable=True)
+    async def bury(self, lease: Lease, found: Sequence[InboundLetter]) -> int:
+        await self.file.step(lambda ledger: settle.buried(ledger, [Burial(lease, FailureKind.PERMANENT)]))
+        return await self.file.step(lambda ledger: dead_letters.take_over(ledger, Q, found, body=False), durable=True)
 
 
 @pytest.fixture
-async def books(tmp_path: Path) -> AsyncIterator[Books]:
-    books = Books(tmp_path / "ledger.db")
-    await books.open()
-    yield books
-    await books.file.close()
+async def ledger(tmp_path: Path) -> AsyncIterator[OpenLedger]:
+    ledger = OpenLedger(tmp_path / "ledger.db")
+    await ledger.open()
+    yield ledger
+    await ledger.file.close()
 
 
-async def test_a_message_is_taken_once_and_a_second_copy_of_it_is_dropped(books: Books) -> None:
-    plan = await books.publish("a")
-    (lease,) = (await books.take(books.parcel(plan))).leases
-    again = await books.take(books.parcel(plan))
+async def test_a_message_is_taken_once_and_a_second_copy_of_it_is_dropped(ledger: OpenLedger) -> None:
+    plan = await ledger.publish("a")
+    (lease,) = (await ledger.take(ledger.inbound(plan))).leases
+    again = await ledger.take(ledger.inbound(plan))
     assert (again.leases, len(again.dropped)) == ([], 1), "a publish repeated because its confirm was lost"
-    assert await books.acked(lease) == []
-    after = await books.take(books.parcel(plan, redelivered=True))
+    assert await ledger.acked(lease) == []
+    after = await ledger.take(ledger.inbound(plan, redelivered=True))
     assert (after.leases, len(after.dropped)) == ([], 1), "its ack was lost, but it is done"
-    assert await books.counts() == (0, 0, 0, 0)
+    assert await ledger.counts() == (0, 0, 0, 0)
 
 
-async def test_a_redelivery_is_a_crash_only_when_somebody_held_the_message(books: Books) -> None:
-    plan = await books.publish("held", "ahead")
-    await books.take(books.parcel(plan, 0))
-    taken = await books.take(books.parcel(plan, 0, redelivered=True), books.parcel(plan, 1, redelivered=True))
+async def test_a_redelivery_is_a_crash_only_when_somebody_held_the_message(ledger: OpenLedger) -> None:
+    plan = await ledger.publish("held", "ahead")
+    await ledger.take(ledger.inbound(plan, 0))
+    taken = await ledger.take(ledger.inbound(plan, 0, redelivered=True), ledger.inbound(plan, 1, redelivered=True))
     assert [(one.attempt, one.crashes) for one in taken.leases] == [(2, 1), (1, 0)]
 
 
-async def test_a_lost_connection_is_nobodys_crash(books: Books) -> None:
-    plan = await books.publish("a")
-    (lease,) = (await books.take(books.parcel(plan))).leases
-    await books.file.step(lambda found: ending.lost(found, [lease]))
-    (again,) = (await books.take(books.parcel(plan, redelivered=True))).leases
+async def test_a_lost_connection_is_nobodys_crash(ledger: OpenLedger) -> None:
+    plan = await ledger.publish("a")
+    (lease,) = (await ledger.take(ledger.inbound(plan))).leases
+    await ledger.file.step(lambda found: settle.lost(found, [lease]))
+    (again,) = (await ledger.take(ledger.inbound(plan, redelivered=True))).leases
     assert (again.attempt, again.crashes) == (2, 0)
 
 
-async def test_of_two_copies_the_older_turn_is_dropped(books: Books) -> None:
-    plan = await books.publish("a")
-    (lease,) = (await books.take(books.parcel(plan))).leases
+async def test_of_two_copies_the_older_turn_is_dropped(ledger: OpenLedger) -> None:
+    plan = await ledger.publish("a")
+    (lease,) = (await ledger.take(ledger.inbound(plan))).leases
     back = Return(lease, Event.NACKED, 0)
-    await books.file.step(lambda found: ending.returned(found, [back]))
-    old = await books.take(books.parcel(plan, turn=0, redelivered=True))
+    await ledger.file.step(lambda found: settle.returned(found, [back]))
+    old = await ledger.take(ledger.inbound(plan, turn=0, redelivered=True))
     assert (old.leases, len(old.dropped)) == ([], 1)
-    new = await books.take(books.parcel(plan, turn=1))
+    new = await ledger.take(ledger.inbound(plan, turn=1))
     assert [one.attempt for one in new.leases] == [2]
 
 
-async def test_a_lease_of_somebody_else_is_not_ended(books: Books) -> None:
-    plan = await books.publish("a")
-    (first,) = (await books.take(books.parcel(plan))).leases
-    (second,) = (await books.take(books.parcel(plan, redelivered=True))).leases
-    assert await books.acked(first) == [first]
-    assert await books.counts() == (0, 1, 0, second.parcel.card.size)
-    assert await books.acked(second) == []
+async def test_a_lease_of_somebody_else_is_not_ended(ledger: OpenLedger) -> None:
+    plan = await ledger.publish("a")
+    (first,) = (await ledger.take(ledger.inbound(plan))).leases
+    (second,) = (await ledger.take(ledger.inbound(plan, redelivered=True))).leases
+    assert await ledger.acked(first) == [first]
+    assert await ledger.counts() == (0, 1, 0, second.inbound.header.size)
+    assert await ledger.acked(second) == []
 
 
-async def test_a_publish_that_was_never_written_down_as_accepted_counts_when_it_comes(books: Books) -> None:
-    lost = await books.reserve("a")
-    assert await books.counts() == (0, 0, 0, 0)
-    (lease,) = (await books.take(books.parcel(lost))).leases
+async def test_a_publish_that_was_never_written_down_as_accepted_counts_when_it_comes(ledger: OpenLedger) -> None:
+    lost = await ledger.reserve("a")
+    assert await ledger.counts() == (0, 0, 0, 0)
+    (lease,) = (await ledger.take(ledger.inbound(lost))).leases
     assert lease.attempt == 1
-    repeated = await books.publish("a")
+    repeated = await ledger.publish("a")
     assert repeated.fresh == (), "its id is taken"
 
 
-async def test_a_repeated_publish_is_dropped_whichever_copy_comes_first(books: Books) -> None:
-    lost = await books.reserve("a")
-    accepted = await books.publish("a")
+async def test_a_repeated_publish_is_dropped_whichever_copy_comes_first(ledger: OpenLedger) -> None:
+    lost = await ledger.reserve("a")
+    accepted = await ledger.publish("a")
     assert len(accepted.fresh) == 1
-    first = await books.take(books.parcel(lost))
+    first = await ledger.take(ledger.inbound(lost))
     assert (first.leases, len(first.dropped)) == ([], 1)
-    assert len((await books.take(books.parcel(accepted))).leases) == 1
+    assert len((await ledger.take(ledger.inbound(accepted))).leases) == 1
 
 
-async def test_what_a_power_cut_took_from_the_ledger_is_delivered_all_the_same(books: Books, tmp_path: Path) -> None:
-    plan = await books.publish("kept")
-    beyond = msgspec.structs.replace(plan.fresh[0], envelope=books.message("forgotten"), seq=7)
-    reused = msgspec.structs.replace(plan.fresh[0], envelope=books.message("namesake"))
-    forgotten = [books.parcel(msgspec.structs.replace(plan, fresh=(one,))) for one in (beyond, reused)]
-    taken = await books.take(books.parcel(plan), *forgotten)
-    assert [lease.parcel.envelope.id for lease in taken.leases] == ["kept", "forgotten", "namesake"]
-    assert await books.acked(*taken.leases) == []
-    assert await books.counts() == (0, 0, 0, 0)
+async def test_what_a_power_cut_took_from_the_ledger_is_delivered_all_the_same(
+    ledger: OpenLedger, tmp_path: Path
+) -> None:
+    plan = await ledger.publish("kept")
+    beyond = msgspec.structs.replace(plan.fresh[0], envelope=ledger.message("forgotten"), seq=7)
+    reused = msgspec.structs.replace(plan.fresh[0], envelope=ledger.message("namesake"))
+    forgotten = [ledger.inbound(msgspec.structs.replace(plan, fresh=(one,))) for one in (beyond, reused)]
+    taken = await ledger.take(ledger.inbound(plan), *forgotten)
+    assert [lease.inbound.envelope.id for lease in taken.leases] == ["kept", "forgotten", "namesake"]
+    assert await ledger.acked(*taken.leases) == []
+    assert await ledger.counts() == (0, 0, 0, 0)
 
 
-async def test_a_dead_letter_is_taken_over_once(books: Books) -> None:
-    plan = await books.publish("a")
-    (lease,) = (await books.take(books.parcel(plan))).leases
-    found = [Found(books.parcel(plan, turn=1), G, FailureKind.PERMANENT)]
-    assert await books.bury(lease, found) == 0, "the death was written down before"
-    assert await books.file.step(lambda one: letters.take_over(one, Q, found, body=False)) == 0
-    listed = await books.file.step(lambda one: letters.page(one, Q, None, None, 10))
+async def test_a_dead_letter_is_taken_over_once(ledger: OpenLedger) -> None:
+    plan = await ledger.publish("a")
+    (lease,) = (await ledger.take(ledger.inbound(plan))).leases
+    found = [InboundLetter(ledger.inbound(plan, turn=1), G, FailureKind.PERMANENT)]
+    assert await ledger.bury(lease, found) == 0, "the death was written down before"
+    assert await ledger.file.step(lambda one: dead_letters.take_over(one, Q, found, body=False)) == 0
+    listed = await ledger.file.step(lambda one: dead_letters.page(one, Q, None, None, 10))
     assert [letter.envelope.id for letter in listed] == ["a"]
-    assert await books.counts() == (0, 0, 1, 0)
+    assert await ledger.counts() == (0, 0, 1, 0)
 
 
-async def test_a_death_that_only_the_server_knows_of_is_written_down(books: Books) -> None:
-    plan = await books.publish("a")
-    found = [Found(books.parcel(plan), G, FailureKind.EXPIRED)]
-    assert await books.file.step(lambda one: letters.take_over(one, Q, found, body=False)) == 1
-    assert await books.counts() == (0, 0, 1, 0)
-    (shard,) = (await books.file.step(pages.shards)).values()
+async def test_a_death_that_only_the_server_knows_of_is_written_down(ledger: OpenLedger) -> None:
+    plan = await ledger.publish("a")
+    found = [InboundLetter(ledger.inbound(plan), G, FailureKind.EXPIRED)]
+    assert await ledger.file.step(lambda one: dead_letters.take_over(one, Q, found, body=False)) == 1
+    assert await ledger.counts() == (0, 0, 1, 0)
+    (shard,) = (await ledger.file.step(queries.shards)).values()
     assert shard.last_seq == 4
 
 
-async def test_a_cancelled_message_is_dropped_when_it_comes(books: Books) -> None:
-    plan = await books.publish("a")
-    assert await books.file.step(lambda one: declaring.cancel(one, Q, "a"))
-    taken = await books.take(books.parcel(plan))
+async def test_a_cancelled_message_is_dropped_when_it_comes(ledger: OpenLedger) -> None:
+    plan = await ledger.publish("a")
+    assert await ledger.file.step(lambda one: declare.cancel(one, Q, "a"))
+    taken = await ledger.take(ledger.inbound(plan))
     assert (taken.leases, len(taken.dropped)) == ([], 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from godwit.brokers.rabbitmq.ledger import log, pages
+from godwit.brokers.rabbitmq.ledger import log, queries
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.errors import BrokerUnavailable, GodwitError, StorageFull
@@ -50,7 +50,7 @@ def log_bytes(ledger: LedgerFile) -> int:
 
 
 async def put(ledger: LedgerFile, key: str, *, durable: bool = False, size: int = 1) -> None:
-    await ledger.step(lambda books: pages.put(books, key, b"x" * size, None, None), durable=durable)
+    await ledger.step(lambda tx: queries.put(tx, key, b"x" * size, None, None), durable=durable)
 
 
 async def test_only_a_durable_step_waits_for_the_disk_and_it_does_so_without_the_lock(
@@ -105,14 +105,14 @@ async def test_a_log_that_nobody_writes_moves_when_it_is_worth_it(ledger: Ledger
 async def test_a_stranger_who_reads_stops_nobody(ledger: LedgerFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "LONG_BYTES", 10_000)
     monkeypatch.setattr(log, "PAUSE_SECONDS", 600)
-    tries: list[log.Log] = []
-    move = log.Log.move
+    tries: list[log.LedgerLog] = []
+    move = log.LedgerLog.move
 
-    def counted(one: log.Log) -> None:
+    def counted(one: log.LedgerLog) -> None:
         tries.append(one)
         move(one)
 
-    monkeypatch.setattr(log.Log, "move", counted)
+    monkeypatch.setattr(log.LedgerLog, "move", counted)
     await put(ledger, "a", size=20_000)
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as stranger:
         stranger.execute("BEGIN")

@@ -96,7 +96,7 @@ async def test_a_worker_consumes_again_by_itself_after_its_connection_was_cut(
 ) -> None:
     await rabbit.declare()
     waiting = asyncio.create_task(rabbit.pull(5, wait=PATIENT, lease=LONG))
-    await eventually(lambda: raw.of(rabbit)._intake((Q, G)).consuming, what="a consumer")
+    await eventually(lambda: raw.of(rabbit)._consumer((Q, G)).consuming, what="a consumer")
     before = raw.of(rabbit).connection_counts
     await asyncio.to_thread(
         node.evaluate, '[rabbit_networking:close_connection(P, <<"test">>) || P <- rabbit_networking:connections()].'

@@ -13,12 +13,13 @@ import pytest
 from pamqp import commands
 from pamqp.header import ContentHeader
 
-from godwit.brokers.rabbitmq import RabbitMQBroker, wire
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.channel import CONFIRMED, REFUSED, UNROUTABLE, Window
-from godwit.brokers.rabbitmq.connection import Connection
-from godwit.brokers.rabbitmq.link import Link
-from godwit.brokers.rabbitmq.wire import Outgoing
+from godwit.brokers.rabbitmq import RabbitMQBroker
+from godwit.brokers.rabbitmq.amqp import frames
+from godwit.brokers.rabbitmq.amqp.channel import CONFIRMED, REFUSED, UNROUTABLE, ConfirmWindow
+from godwit.brokers.rabbitmq.amqp.connection import Connection
+from godwit.brokers.rabbitmq.amqp.frames import Outgoing
+from godwit.brokers.rabbitmq.amqp.reconnect import ReconnectingConnection
+from godwit.brokers.rabbitmq.url import Address
 from tests.brokers.rabbitmq import raw
 from tests.conformance.harness import LONG, G, Harness, Q
 from tests.servers.rabbitmq import RabbitNode
@@ -28,14 +29,14 @@ MESSAGE = Outgoing("exchange", "key", "id-1", "birthday", b"card", 3, b"x" * 300
 
 
 def test_a_publish_is_persistent_mandatory_and_readable_by_any_client() -> None:
-    data = wire.publish(7, MESSAGE, 131_072)
-    frames: list[Any] = []
+    data = frames.publish(7, MESSAGE, 131_072)
+    sent: list[Any] = []
     while data:
         used, channel, frame = pamqp.frame.unmarshal(data)
         assert channel == 7
-        frames.append(frame)
+        sent.append(frame)
         data = data[used:]
-    publish, header, *bodies = frames
+    publish, header, *bodies = sent
     assert isinstance(publish, commands.Basic.Publish)
     assert (publish.exchange, publish.routing_key, publish.mandatory) == ("exchange", "key", True)
     assert isinstance(header, ContentHeader)
@@ -50,7 +51,7 @@ def test_a_publish_is_persistent_mandatory_and_readable_by_any_client() -> None:
 def test_a_window_knows_what_was_confirmed_refused_and_returned() -> None:
     loop = asyncio.new_event_loop()
     sent = [MESSAGE._replace(message_id=f"m{n}", body=b"") for n in range(5)]
-    window = Window(11, sent, loop.create_future())
+    window = ConfirmWindow(11, sent, loop.create_future())
     assert window.returned("m3", "key")
     assert not window.returned("m9", "key")
     window.mark(12, 13, REFUSED)
@@ -102,9 +103,9 @@ async def test_a_worker_that_listens_is_sent_five_ahead_and_the_rest_is_for_othe
     listeners = [broker.listen([(Q, G)]) for broker in brokers]
     for listener in listeners:
         await listener.wait(timedelta(milliseconds=50))
-    await eventually(lambda: all(broker._intake((Q, G)).consuming for broker in brokers), what="two consumers")
+    await eventually(lambda: all(broker._consumer((Q, G)).consuming for broker in brokers), what="two consumers")
     await rabbit.publish(*(f"m{n}" for n in range(20)))
-    await eventually(lambda: [len(broker._intake((Q, G)).buffer) for broker in brokers] == [5, 5], what="five each")
+    await eventually(lambda: [len(broker._consumer((Q, G)).buffer) for broker in brokers] == [5, 5], what="five each")
     publisher = await brokers[0].connection()
     assert len(publisher.channels) >= 2  # one to publish, one to consume
     deliveries = await brokers[0].pull(Q, G, worker="w", limit=3, lease=LONG)
@@ -121,7 +122,7 @@ async def test_a_link_that_is_closed_while_it_comes_back_leaves_no_connection_op
         if len(restored) > 1:
             await asyncio.Event().wait()  # a server that answers slowly
 
-    link = Link(Address.from_url(node.url), restore=restore, lost=lambda: None)
+    link = ReconnectingConnection(Address.from_url(node.url), restore=restore, lost=lambda: None)
     await link.open()
     restored[0].abort()
     await eventually(lambda: len(restored) > 1, what="it comes back")

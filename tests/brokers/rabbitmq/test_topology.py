@@ -14,8 +14,8 @@ from pamqp import commands
 from godwit import config
 from godwit.brokers.contract import GiveUp
 from godwit.brokers.rabbitmq import QueueNames, RabbitMQBroker
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.topology import Names, group_arguments
+from godwit.brokers.rabbitmq.layout.topology import Names, group_arguments
+from godwit.brokers.rabbitmq.url import Address
 from godwit.brokers.urls import connect
 from godwit.core.errors import InvalidSetting, NotRouted, QueueFull, TopologyMismatch
 from godwit.core.failures.failure import FailureKind
@@ -211,5 +211,5 @@ async def test_queue_concurrency_is_how_many_messages_the_server_sends_ahead(nod
         listener = broker.listen([(BIRTHDAYS, GROUP)])
         await listener.wait(timedelta(milliseconds=50))
         await broker.publish([seal(Message(queue=BIRTHDAYS, type="birthday")) for _ in range(12)])
-        await eventually(lambda: len(broker._intake((BIRTHDAYS, GROUP)).buffer) == 7, what="seven sent ahead")
+        await eventually(lambda: len(broker._consumer((BIRTHDAYS, GROUP)).buffer) == 7, what="seven sent ahead")
         listener.close()

@@ -14,9 +14,9 @@ from typing import Any
 from pamqp import commands
 
 from godwit.brokers.contract import GiveUp, HandBack
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.holding import levels
-from godwit.brokers.rabbitmq.topology import DELIVERY_LIMIT, NO_DELIVERY_LIMIT, Names, group_frames, queue_frames
+from godwit.brokers.rabbitmq.layout.delays import levels
+from godwit.brokers.rabbitmq.layout.topology import DELIVERY_LIMIT, NO_DELIVERY_LIMIT, Names, group_frames, queue_frames
+from godwit.brokers.rabbitmq.url import Address
 from godwit.core.failures.failure import FailureKind
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec

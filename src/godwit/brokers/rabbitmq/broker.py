@@ -20,28 +20,28 @@ from godwit.brokers.contract import (
     Settlement,
 )
 from godwit.brokers.listener import LoopListener
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.caring import Carer
-from godwit.brokers.rabbitmq.connection import Connection
-from godwit.brokers.rabbitmq.declaring import Declarer
-from godwit.brokers.rabbitmq.dying import Undertaker
-from godwit.brokers.rabbitmq.hands import Hands
-from godwit.brokers.rabbitmq.intake import Intake
-from godwit.brokers.rabbitmq.ledger import ending, pages
-from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.amqp.connection import Connection
+from godwit.brokers.rabbitmq.amqp.errors import ConnectionLost, ServerRefused
+from godwit.brokers.rabbitmq.amqp.reconnect import ConnectionCounts, ReconnectingConnection
+from godwit.brokers.rabbitmq.consumer import GroupConsumer
+from godwit.brokers.rabbitmq.dead_letters import DeadLetterCollector
+from godwit.brokers.rabbitmq.declare import Queues
+from godwit.brokers.rabbitmq.journal import JournalForwarder
+from godwit.brokers.rabbitmq.layout.declarations import Declarer
+from godwit.brokers.rabbitmq.layout.topology import Names, QueueNames
+from godwit.brokers.rabbitmq.leases import LeaseTable
+from godwit.brokers.rabbitmq.ledger import queries, settle
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
-from godwit.brokers.rabbitmq.link import ConnectionCounts, Link
-from godwit.brokers.rabbitmq.listening import Listeners
-from godwit.brokers.rabbitmq.ports import RabbitDeadLetters, RabbitJournal, RabbitShared
-from godwit.brokers.rabbitmq.publishing import Publisher
-from godwit.brokers.rabbitmq.pulling import Puller
-from godwit.brokers.rabbitmq.queues import Queues
-from godwit.brokers.rabbitmq.refusals import ConnectionLost, ServerRefused
-from godwit.brokers.rabbitmq.returning import Returner
-from godwit.brokers.rabbitmq.settling import Settler
-from godwit.brokers.rabbitmq.telling import Teller
-from godwit.brokers.rabbitmq.topology import Names, QueueNames
-from godwit.brokers.rabbitmq.waiting import Waiter
+from godwit.brokers.rabbitmq.ledger.transaction import LedgerTransaction
+from godwit.brokers.rabbitmq.listen import RabbitListeners
+from godwit.brokers.rabbitmq.maintain import LeaseReaper
+from godwit.brokers.rabbitmq.publish import RabbitPublisher
+from godwit.brokers.rabbitmq.pull import RabbitPuller
+from godwit.brokers.rabbitmq.pull_wait import Waiter
+from godwit.brokers.rabbitmq.resend import Resender
+from godwit.brokers.rabbitmq.settle import RabbitSettler
+from godwit.brokers.rabbitmq.side_ports import RabbitDeadLetters, RabbitJournal, RabbitShared
+from godwit.brokers.rabbitmq.url import Address
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, GodwitError
 from godwit.core.journal.external_journal import JournalWriter
@@ -80,18 +80,18 @@ class RabbitMQBroker:
         self._clock = clock
         self._prefetch = address.prefetch or prefetch or PREFETCH
         self._declarer = Declarer(address, self.names)
-        self._link = Link(address, restore=self._restore, lost=self._lost)
+        self._link = ReconnectingConnection(address, restore=self._restore, lost=self._lost)
         self._ledger = LedgerFile(address.ledger, clock=clock)
-        self._hands = Hands()
-        self._intakes: dict[Place, Intake] = {}
-        self._returner = Returner(self._link, self._ledger, self.names)
-        self._carer = Carer(self._hands, self._ledger, self._returner, clock)
+        self._lease_table = LeaseTable()
+        self._consumers: dict[Place, GroupConsumer] = {}
+        self._resender = Resender(self._link, self._ledger, self.names)
+        self._reaper = LeaseReaper(self._lease_table, self._ledger, self._resender, clock)
         prefix = secrets.token_hex(3)
-        self._puller = Puller(
-            self._hands,
+        self._puller = RabbitPuller(
+            self._lease_table,
             self._ledger,
-            self._returner,
-            self._carer,
+            self._resender,
+            self._reaper,
             clock,
             tokens=(f"{prefix}{number:x}" for number in count(1)),
             body=journal_bodies,
@@ -100,13 +100,13 @@ class RabbitMQBroker:
             self._link,
             self._ledger,
             self.names,
-            self._hands,
+            self._lease_table,
             self._declarer,
             changed=self._puller.forget,
         )
-        self._listeners = Listeners(self._intake, self._hands, clock, self._care)
+        self._listeners = RabbitListeners(self._consumer, self._lease_table, clock, self._care)
         self._waiter = Waiter(self._listeners, self.settle, self._spawn)
-        self._publisher = Publisher(
+        self._publisher = RabbitPublisher(
             self._link,
             self._ledger,
             self.names,
@@ -114,14 +114,16 @@ class RabbitMQBroker:
             redeclare=self._queues.declare_again,
             waiting=lambda queue: self._declarer.waiting(self._link, queue),
         )
-        self._settler = Settler(self._hands, self._ledger, self._returner, clock)
-        self._undertaker = Undertaker(self._link, self._ledger, self.names, self._publisher, clock, body=journal_bodies)
+        self._settler = RabbitSettler(self._lease_table, self._ledger, self._resender, clock)
+        self._collector = DeadLetterCollector(
+            self._link, self._ledger, self.names, self._publisher, clock, body=journal_bodies
+        )
         self.dead_letters = RabbitDeadLetters(
-            self._ledger, self._returner, self.names, drain=self._drain, body=journal_bodies
+            self._ledger, self._resender, self.names, drain=self._drain, body=journal_bodies
         )
         self.journal = RabbitJournal(self._ledger)
         self.shared = RabbitShared(self._ledger)
-        self._teller: Teller | None = None
+        self._forwarder: JournalForwarder | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._maintaining = asyncio.Lock()
         self._open = False
@@ -149,7 +151,7 @@ class RabbitMQBroker:
 
     def keep_journal(self, writer: JournalWriter) -> None:
         """Hand the journal on to a store; it begins with what the ledger still has."""
-        self._teller = Teller(self._ledger, writer)
+        self._forwarder = JournalForwarder(self._ledger, writer)
 
     # Opening and closing
 
@@ -177,15 +179,15 @@ class RabbitMQBroker:
             return
         self._open = False
         self._listeners.wake_all()
-        for intake in self._intakes.values():
-            intake.close()
+        for consumer in self._consumers.values():
+            consumer.close()
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._link.close()
-        held = self._hands.drop(lambda _: True)
+        held = self._lease_table.drop(lambda _: True)
         if held:
-            await self._ledger.step(lambda books: ending.lost(books, held))
+            await self._ledger.step(lambda tx: settle.lost(tx, held))
         await self._ledger.close()
 
     # Declaring
@@ -238,29 +240,29 @@ class RabbitMQBroker:
             async with self._translating():
                 await self._puller.check(place)
                 return await self._puller.pull(
-                    self._intake(place), worker=worker, limit=limit, length_ms=length_ms, max_bytes=max_bytes
+                    self._consumer(place), worker=worker, limit=limit, length_ms=length_ms, max_bytes=max_bytes
                 )
 
         if wait <= NO_WAIT:
             return await self._waiter.uncancelled(once())
         async with self._translating():
             await self._puller.check(place)
-        return await self._waiter.pull(self._intake(place), once, limit, wait)
+        return await self._waiter.pull(self._consumer(place), once, limit, wait)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid: those changed nothing."""
         async with self._translating():
             settlements = checked_settlements(settlements)
             refused, ended = await self._settler.settle(settlements)
-            for intake in {held.intake.place: held.intake for held in ended}.values():
-                intake.unstall()
+            for consumer in {held.consumer.place: held.consumer for held in ended}.values():
+                consumer.unstall()
             return refused
 
     async def extend(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
         """Let leases end `lease` from now; return the ack ids that were not valid."""
         async with self._translating():
             extended, refused = self._extended(ack_ids, lease)
-            await self._ledger.step(lambda books: _note_extension(books, extended, refused))
+            await self._ledger.step(lambda tx: _note_extension(tx, extended, refused))
             self._listeners.notify()
             return refused
 
@@ -269,11 +271,11 @@ class RabbitMQBroker:
         if not self._open:
             raise BrokerClosed(self.address.shown)
         extended, refused = self._extended(ack_ids, lease)
-        self._ledger.post(lambda books: _note_extension(books, extended, refused))
+        self._ledger.post(lambda tx: _note_extension(tx, extended, refused))
         return refused
 
     def _extended(self, ack_ids: Sequence[AckId], lease: timedelta) -> tuple[list[tuple[Any, int]], list[AckId]]:
-        return self._hands.extend(ack_ids, lease_ms(lease), self._clock.now_ms())
+        return self._lease_table.extend(ack_ids, lease_ms(lease), self._clock.now_ms())
 
     def listen(self, places: Sequence[Place]) -> LoopListener:
         """Return a listener for these places."""
@@ -285,37 +287,37 @@ class RabbitMQBroker:
         """Take back due leases, take over and feed dead letters, forget and trim; return the number of changes."""
         async with self._translating(), self._maintaining:
             changes = 0
-            for place in self._hands.places():
-                changes += await self._carer.look_after(place)
-            changes += await self._undertaker.drain()
-            changes += await self._undertaker.feed()
-            if self._teller is not None:
-                await self._teller.tell()
+            for place in self._lease_table.places():
+                changes += await self._reaper.maintain(place)
+            changes += await self._collector.drain()
+            changes += await self._collector.feed()
+            if self._forwarder is not None:
+                await self._forwarder.tell()
             await self._ledger.step(_tidy)
             return changes
 
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds, as this ledger knows it."""
         async with self._translating():
-            return await self._ledger.step(pages.stats)
+            return await self._ledger.step(queries.stats)
 
     # Inside
 
     async def _drain(self) -> int:
         async with self._translating():
-            return await self._undertaker.drain()
+            return await self._collector.drain()
 
-    def _intake(self, place: Place) -> Intake:
-        intake = self._intakes.get(place)
-        if intake is None:
-            intake = self._intakes[place] = Intake(
+    def _consumer(self, place: Place) -> GroupConsumer:
+        consumer = self._consumers.get(place)
+        if consumer is None:
+            consumer = self._consumers[place] = GroupConsumer(
                 place,
                 self.names.group(*place),
                 prefetch=self._prefetch,
                 connection=self._link.connection,
                 arrived=self._listeners.arrived,
             )
-        return intake
+        return consumer
 
     async def _restore(self, connection: Connection) -> None:
         await self._declarer.restore(connection)
@@ -323,16 +325,16 @@ class RabbitMQBroker:
 
     def _lost(self) -> None:
         """Let go of what the lost connection had delivered: the server gives it to somebody."""
-        for intake in self._intakes.values():
-            intake.lost()
-        gone = self._hands.drop(lambda _: True)
+        for consumer in self._consumers.values():
+            consumer.lost()
+        gone = self._lease_table.drop(lambda _: True)
         if gone:
-            self._ledger.post(lambda books: ending.lost(books, gone))
+            self._ledger.post(lambda tx: settle.lost(tx, gone))
 
     def _care(self, place: Place) -> None:
         async def care() -> None:
             async with self._translating():
-                await self._carer.look_after(place)
+                await self._reaper.maintain(place)
             self._listeners.look([place])
 
         self._spawn(care())
@@ -365,11 +367,11 @@ class RabbitMQBroker:
             raise BrokerUnavailable(self.address.shown, str(error), remedy) from error
 
 
-def _note_extension(books: Books, extended: list[tuple[Any, int]], refused: list[AckId]) -> None:
-    ending.extended(books, extended)
-    ending.refused(books, refused)
+def _note_extension(tx: LedgerTransaction, extended: list[tuple[Any, int]], refused: list[AckId]) -> None:
+    settle.extended(tx, extended)
+    settle.refused(tx, refused)
 
 
-def _tidy(books: Books) -> None:
-    pages.sweep(books)
-    pages.trim(books)
+def _tidy(tx: LedgerTransaction) -> None:
+    queries.sweep(tx)
+    queries.trim(tx)

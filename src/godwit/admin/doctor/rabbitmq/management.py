@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from godwit.admin.doctor.findings import Finding, note, ok, problem, warning
-from godwit.brokers.rabbitmq.address import Address
+from godwit.brokers.rabbitmq.url import Address
 
 ENOUGH_NODES: Final = 3
 _SECONDS: Final = 3

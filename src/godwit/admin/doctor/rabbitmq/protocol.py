@@ -11,10 +11,10 @@ from pamqp import commands
 
 from godwit.admin.doctor.findings import Finding, note, ok, problem, warning
 from godwit.brokers.rabbitmq import RabbitMQBroker
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.connection import Connection
-from godwit.brokers.rabbitmq.refusals import ServerRefused
-from godwit.brokers.rabbitmq.wire import Outgoing
+from godwit.brokers.rabbitmq.amqp.connection import Connection
+from godwit.brokers.rabbitmq.amqp.errors import ServerRefused
+from godwit.brokers.rabbitmq.amqp.frames import Outgoing
+from godwit.brokers.rabbitmq.url import Address
 
 OLD: Final = (3, 13)
 NEARLY_FULL: Final = 0.8

@@ -18,8 +18,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from godwit.brokers.rabbitmq.ledger.books import Books
-from godwit.brokers.rabbitmq.ledger.log import BUSY_SECONDS, Log
+from godwit.brokers.rabbitmq.ledger.log import BUSY_SECONDS, LedgerLog
+from godwit.brokers.rabbitmq.ledger.transaction import LedgerTransaction
 from godwit.core.clock import Clock
 from godwit.core.errors import BrokerError, BrokerUnavailable, StorageCorrupt, StorageFull, StorageTooNew
 from godwit.core.logs import get_logger
@@ -32,7 +32,7 @@ _PAGE_BYTES: Final = 1024
 """A step touches many pages for a few bytes each, and the log holds whole pages: 27 KiB a message, 89 with 4096."""
 
 T = TypeVar("T")
-Step = Callable[[Books], T]
+Step = Callable[[LedgerTransaction], T]
 log = get_logger(__name__)
 
 
@@ -67,7 +67,7 @@ class LedgerFile:
         self._counting = threading.Lock()
         self._waiting = 0
         self._connection: sqlite3.Connection
-        self._log: Log
+        self._log: LedgerLog
         self._lock = -1
 
     async def open(self) -> None:
@@ -136,7 +136,7 @@ class LedgerFile:
                 self._connection = self._prepared(
                     sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
                 )
-                self._log = Log(path, self._connection)
+                self._log = LedgerLog(path, self._connection)
             finally:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
         except OSError as error:
@@ -242,10 +242,10 @@ class LedgerFile:
         """Carry out one step; one that fails is undone without those beside it."""
         if not alone:
             connection.execute("SAVEPOINT step")
-        books = Books(connection, self._clock.now_ms())
+        tx = LedgerTransaction(connection, self._clock.now_ms())
         try:
-            job.result = job.step(books)
-            books.flush()
+            job.result = job.step(tx)
+            tx.flush()
         except sqlite3.Error:
             raise
         except BaseException as error:  # noqa: BLE001 (it belongs to the caller in the other thread)

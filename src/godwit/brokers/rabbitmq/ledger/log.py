@@ -34,7 +34,7 @@ PAUSE_SECONDS: Final = 5.0
 log = get_logger(__name__)
 
 
-class Log:
+class LedgerLog:
     """The log of one ledger, as one process looks after it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:

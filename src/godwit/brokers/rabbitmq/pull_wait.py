@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from godwit.brokers.contract import Delivery, HandBack, Settlement
-from godwit.brokers.rabbitmq.intake import Intake
-from godwit.brokers.rabbitmq.listening import Listeners
+from godwit.brokers.rabbitmq.consumer import GroupConsumer
+from godwit.brokers.rabbitmq.listen import RabbitListeners
 
 Pull = Callable[[], Coroutine[Any, Any, list[Delivery]]]
 """Leases what is there now."""
@@ -20,18 +20,18 @@ class Waiter:
 
     def __init__(
         self,
-        listeners: Listeners,
+        listeners: RabbitListeners,
         settle: Callable[[Sequence[Settlement]], Awaitable[object]],
         spawn: Callable[[Coroutine[Any, Any, Any]], None],
     ) -> None:
         self._listeners, self._settle, self._spawn = listeners, settle, spawn
 
-    async def pull(self, intake: Intake, once: Pull, limit: int, wait: timedelta) -> list[Delivery]:
+    async def pull(self, consumer: GroupConsumer, once: Pull, limit: int, wait: timedelta) -> list[Delivery]:
         """Pull until something comes, for at most `wait`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait.total_seconds()
-        intake.wanted += limit
-        listener = self._listeners.listen([intake.place])
+        consumer.wanted += limit
+        listener = self._listeners.listen([consumer.place])
         try:
             while True:
                 listener.clear()
@@ -41,7 +41,7 @@ class Waiter:
                     return deliveries
                 await listener.wait(timedelta(seconds=left))
         finally:
-            intake.wanted -= limit
+            consumer.wanted -= limit
             listener.close()
 
     async def uncancelled(self, pull: Coroutine[Any, Any, list[Delivery]]) -> list[Delivery]:

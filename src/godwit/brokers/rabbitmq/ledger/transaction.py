@@ -87,7 +87,7 @@ class QueueBook:
         return group
 
 
-class Books:
+class LedgerTransaction:
     """The ledger during one step."""
 
     def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, WAITING, Books, GroupBook, QueueBook
-from godwit.brokers.rabbitmq.ledger.taking import Lease, end_row
+from godwit.brokers.rabbitmq.ledger.pull import Lease, end_row
+from godwit.brokers.rabbitmq.ledger.transaction import DEAD, LEASED, WAITING, GroupBook, LedgerTransaction, QueueBook
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.shards import shard_name
 from godwit.core.journal.vocabulary import Event
@@ -45,20 +45,20 @@ class Done(msgspec.Struct):
     result: bytes | None
 
 
-def _place(books: Books, lease: Lease) -> tuple[QueueBook, GroupBook] | None:
-    book = books.find(lease.queue)
+def _place(tx: LedgerTransaction, lease: Lease) -> tuple[QueueBook, GroupBook] | None:
+    book = tx.find(lease.queue)
     group = book.groups.get(lease.group) if book is not None else None
     return (book, group) if book is not None and group is not None else None
 
 
-def acked(books: Books, ended: Sequence[Done]) -> list[Lease]:
+def acked(tx: LedgerTransaction, ended: Sequence[Done]) -> list[Lease]:
     """Strike out what is done; return the leases that were somebody else's by then."""
     rows: Rows = {}
     late = []
     for done in ended:
         lease = done.lease
-        place = _place(books, lease)
-        struck = books.sql(
+        place = _place(tx, lease)
+        struck = tx.sql(
             "DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ? AND token = ? AND place = ?",
             (lease.queue, lease.group, lease.seq, lease.token, LEASED),
         )
@@ -66,30 +66,30 @@ def acked(books: Books, ended: Sequence[Done]) -> list[Lease]:
             late.append(lease)
             continue
         book, group = place
-        size = lease.parcel.card.size
+        size = lease.inbound.header.size
         group.unlease(size)
         group.leave(size)
-        envelope = lease.parcel.envelope
+        envelope = lease.inbound.envelope
         row = (
             envelope.id, lease.seq, lease.token, lease.attempt, lease.failures, lease.crashes,
-            books.now(book) - lease.leased_at_ms if done.run_ms is None else done.run_ms,
+            tx.now(book) - lease.leased_at_ms if done.run_ms is None else done.run_ms,
             envelope.type, 0, envelope.ordering_key,
         )  # fmt: skip
         rows.setdefault((lease.queue, lease.group, Event.ACKED, lease.worker), []).append(
             row if done.result is None else (*row, done.result)
         )
-    _write(books, rows)
+    _write(tx, rows)
     return late
 
 
-def returned(books: Books, returns: Sequence[Return]) -> list[Lease]:
+def returned(tx: LedgerTransaction, returns: Sequence[Return]) -> list[Lease]:
     """Let copies wait again that were sent anew; return the leases that were somebody else's by then."""
     rows: Rows = {}
     late = []
     for one in returns:
         lease = one.lease
-        place = _place(books, lease)
-        moved = books.sql(
+        place = _place(tx, lease)
+        moved = tx.sql(
             "UPDATE copies SET place = ?, turn = ?, ready_at = ?, attempt = ?, failures = ?, crashes = ?, token = NULL,"
             " worker = NULL, lease_until = NULL WHERE queue = ? AND grp = ? AND seq = ? AND turn = ?"
             " AND (token IS ? OR NOT ?)",
@@ -103,22 +103,22 @@ def returned(books: Books, returns: Sequence[Return]) -> list[Lease]:
             continue
         book, group = place
         if lease.was_leased:
-            group.unlease(lease.parcel.card.size)
+            group.unlease(lease.inbound.header.size)
         if one.event is not None:
-            row = (*end_row(lease, books.now(book), one.run_ms, one.kind, one.fingerprint), one.ready_at_ms)
+            row = (*end_row(lease, tx.now(book), one.run_ms, one.kind, one.fingerprint), one.ready_at_ms)
             rows.setdefault((lease.queue, lease.group, one.event, lease.worker), []).append(row)
-    _write(books, rows)
+    _write(tx, rows)
     return late
 
 
-def buried(books: Books, burials: Sequence[Burial]) -> list[Lease]:
+def buried(tx: LedgerTransaction, burials: Sequence[Burial]) -> list[Lease]:
     """Count copies as dead that are in the dead letter queue; return the leases that were somebody else's by then."""
     rows: Rows = {}
     late = []
     for one in burials:
         lease = one.lease
-        place = _place(books, lease)
-        struck = books.sql(
+        place = _place(tx, lease)
+        struck = tx.sql(
             "UPDATE copies SET place = ?, attempt = ?, failures = ?, crashes = ?, token = NULL, worker = NULL,"
             " lease_until = NULL WHERE queue = ? AND grp = ? AND seq = ? AND place != ? AND (token IS ? OR NOT ?)",
             (
@@ -130,7 +130,7 @@ def buried(books: Books, burials: Sequence[Burial]) -> list[Lease]:
             late.append(lease)
             continue
         book, group = place
-        size = lease.parcel.card.size
+        size = lease.inbound.header.size
         if lease.was_leased:
             group.unlease(size)
         group.leave(size)
@@ -138,51 +138,51 @@ def buried(books: Books, burials: Sequence[Burial]) -> list[Lease]:
         event = Event.DEAD_LETTERED if lease.was_leased else Event.MESSAGE_EXPIRED
         if one.kind is not FailureKind.EXPIRED:
             event = Event.DEAD_LETTERED
-        row = end_row(lease, books.now(book), one.run_ms, one.kind, one.fingerprint)
+        row = end_row(lease, tx.now(book), one.run_ms, one.kind, one.fingerprint)
         worker = lease.worker if lease.was_leased else None
         rows.setdefault((lease.queue, lease.group, event, worker), []).append(row)
-    _write(books, rows)
+    _write(tx, rows)
     return late
 
 
-def extended(books: Books, leases: Iterable[tuple[Lease, int]], event: Event = Event.EXTENDED) -> None:
+def extended(tx: LedgerTransaction, leases: Iterable[tuple[Lease, int]], event: Event = Event.EXTENDED) -> None:
     """Write down when leases end now."""
     rows: Rows = {}
     for lease, deadline_ms in leases:
-        if _place(books, lease) is None:
+        if _place(tx, lease) is None:
             continue
-        moved = books.sql(
+        moved = tx.sql(
             "UPDATE copies SET lease_until = ? WHERE queue = ? AND grp = ? AND seq = ? AND token = ?",
             (deadline_ms, lease.queue, lease.group, lease.seq, lease.token),
         )
         if moved.rowcount:
-            row = (lease.parcel.envelope.id, lease.seq, lease.token, deadline_ms)
+            row = (lease.inbound.envelope.id, lease.seq, lease.token, deadline_ms)
             worker = lease.worker if event is Event.EXTENDED else None
             rows.setdefault((lease.queue, lease.group, event, worker), []).append(row)
-    _write(books, rows)
+    _write(tx, rows)
 
 
-def lost(books: Books, leases: Sequence[Lease]) -> None:
+def lost(tx: LedgerTransaction, leases: Sequence[Lease]) -> None:
     """Let copies wait again whose connection is gone: the server gives them to somebody, and it is nobody's fault."""
     rows: Rows = {}
     for lease in leases:
-        place = _place(books, lease)
+        place = _place(tx, lease)
         if place is None:
             continue
         book, group = place
-        moved = books.sql(
+        moved = tx.sql(
             "UPDATE copies SET place = ?, ready_at = ?, token = NULL, worker = NULL, lease_until = NULL"
             " WHERE queue = ? AND grp = ? AND seq = ? AND token = ? AND place = ?",
-            (WAITING, books.now(book), lease.queue, lease.group, lease.seq, lease.token, LEASED),
+            (WAITING, tx.now(book), lease.queue, lease.group, lease.seq, lease.token, LEASED),
         )
         if moved.rowcount:
-            group.unlease(lease.parcel.card.size)
-            row = (*end_row(lease, books.now(book), None, None), books.now(book))
+            group.unlease(lease.inbound.header.size)
+            row = (*end_row(lease, tx.now(book), None, None), tx.now(book))
             rows.setdefault((lease.queue, lease.group, Event.HANDED_BACK, lease.worker), []).append(row)
-    _write(books, rows)
+    _write(tx, rows)
 
 
-def refused(books: Books, ack_ids: Sequence[AckId]) -> None:
+def refused(tx: LedgerTransaction, ack_ids: Sequence[AckId]) -> None:
     """Write down the ack ids that were not valid, where their queue is known."""
     by_queue: dict[str, list[tuple[str]]] = {}
     for ack_id in ack_ids:
@@ -192,12 +192,12 @@ def refused(books: Books, ack_ids: Sequence[AckId]) -> None:
         if token and ack_id.isascii() and shard_name(queue) == f"{queue}#{partition}":
             by_queue.setdefault(queue, []).append((token,))
     for name, rows in by_queue.items():
-        book = books.find(name)
+        book = tx.find(name)
         if book is not None:
-            books.journal(book, Event.ACK_REFUSED, None, None, rows)
+            tx.journal(book, Event.ACK_REFUSED, None, None, rows)
 
 
-def _write(books: Books, rows: Rows) -> None:
+def _write(tx: LedgerTransaction, rows: Rows) -> None:
     for (queue, name, event, worker), found in rows.items():
-        book = books.queue(queue)
-        books.journal(book, event, book.group(name), worker, found)
+        book = tx.queue(queue)
+        tx.journal(book, event, book.group(name), worker, found)

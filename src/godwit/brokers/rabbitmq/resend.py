@@ -12,17 +12,17 @@ from typing import Final
 
 import msgspec
 
-from godwit.brokers.rabbitmq.channel import CONFIRMED, REFUSED
-from godwit.brokers.rabbitmq.hands import Held
-from godwit.brokers.rabbitmq.holding import hold_address
-from godwit.brokers.rabbitmq.ledger import ending
-from godwit.brokers.rabbitmq.ledger.ending import Burial, Return
+from godwit.brokers.rabbitmq.amqp.channel import CONFIRMED, REFUSED
+from godwit.brokers.rabbitmq.amqp.frames import Outgoing
+from godwit.brokers.rabbitmq.amqp.reconnect import ReconnectingConnection
+from godwit.brokers.rabbitmq.layout.delays import hold_address
+from godwit.brokers.rabbitmq.layout.message import GodwitHeader, pack
+from godwit.brokers.rabbitmq.layout.topology import DEAD_KEY, Names
+from godwit.brokers.rabbitmq.leases import HeldLease
+from godwit.brokers.rabbitmq.ledger import settle
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
-from godwit.brokers.rabbitmq.ledger.taking import Lease
-from godwit.brokers.rabbitmq.link import Link
-from godwit.brokers.rabbitmq.parcels import Card, pack
-from godwit.brokers.rabbitmq.topology import DEAD_KEY, Names
-from godwit.brokers.rabbitmq.wire import Outgoing
+from godwit.brokers.rabbitmq.ledger.pull import Lease
+from godwit.brokers.rabbitmq.ledger.settle import Burial, Return
 from godwit.core.errors import BrokerBusy, NotRouted
 
 PAUSE_SECONDS: Final = 0.1
@@ -30,34 +30,34 @@ FULL_PAUSE_MS: Final = 1_000
 """A copy that finds its queue full waits so long before it tries again."""
 
 
-class Returner:
+class Resender:
     """Carries out returns and burials."""
 
-    def __init__(self, link: Link, ledger: LedgerFile, names: Names) -> None:
+    def __init__(self, link: ReconnectingConnection, ledger: LedgerFile, names: Names) -> None:
         self._link, self._ledger, self._names = link, ledger, names
 
     def copy(self, lease: Lease, ready_at_ms: int, now_ms: int) -> Outgoing:
         """Return a copy that is ready at a time, with the lease's counters on it."""
-        card = self._card(lease, ready_at_ms)
+        header = self._header(lease, ready_at_ms)
         delay_ms = ready_at_ms - now_ms
         if delay_ms > 0:
             return pack(
-                lease.parcel.envelope, card, *hold_address(delay_ms, self._names.mark(lease.queue, lease.group))
+                lease.inbound.envelope, header, *hold_address(delay_ms, self._names.mark(lease.queue, lease.group))
             )
-        expiration = max(card.expiry_ms - now_ms, 0) if card.expiry_ms else None
+        expiration = max(header.expiry_ms - now_ms, 0) if header.expiry_ms else None
         key = self._names.group(lease.queue, lease.group)
-        return pack(lease.parcel.envelope, card, "", key, expiration_ms=expiration)
+        return pack(lease.inbound.envelope, header, "", key, expiration_ms=expiration)
 
     def letter(self, burial: Burial, now_ms: int) -> Outgoing:
         """Return a copy for the dead letter queue."""
         lease = burial.lease
-        card = msgspec.structs.replace(self._card(lease, lease.ready_at_ms), kind=burial.kind, dead_at_ms=now_ms)
-        return pack(lease.parcel.envelope, card, self._names.dlx(lease.queue), DEAD_KEY)
+        header = msgspec.structs.replace(self._header(lease, lease.ready_at_ms), kind=burial.kind, dead_at_ms=now_ms)
+        return pack(lease.inbound.envelope, header, self._names.dlx(lease.queue), DEAD_KEY)
 
     @staticmethod
-    def _card(lease: Lease, ready_at_ms: int) -> Card:
+    def _header(lease: Lease, ready_at_ms: int) -> GodwitHeader:
         return msgspec.structs.replace(
-            lease.parcel.card,
+            lease.inbound.header,
             epoch=lease.epoch,
             seq=lease.seq,
             queue=lease.queue,
@@ -71,7 +71,7 @@ class Returner:
         )
 
     async def carry_out(
-        self, returns: Sequence[tuple[Held, Return]], burials: Sequence[tuple[Held, Burial]], now_ms: int
+        self, returns: Sequence[tuple[HeldLease, Return]], burials: Sequence[tuple[HeldLease, Burial]], now_ms: int
     ) -> list[Lease]:
         """Send, write down, acknowledge; return the leases that were somebody else's by then."""
         if not returns and not burials:
@@ -80,9 +80,7 @@ class Returner:
         sent += [self.letter(one, now_ms) for _, one in burials]
         await self.deliver(sent)
         late = await self._ledger.step(
-            lambda books: (
-                ending.returned(books, [one for _, one in returns]) + ending.buried(books, [one for _, one in burials])
-            )
+            lambda tx: settle.returned(tx, [one for _, one in returns]) + settle.buried(tx, [one for _, one in burials])
         )
         for held, _ in (*returns, *burials):
             held.release()

@@ -15,10 +15,10 @@ import pamqp.frame
 from pamqp import commands
 from pamqp.base import Frame
 
-from godwit.brokers.rabbitmq import wire
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.channel import Channel
-from godwit.brokers.rabbitmq.refusals import ConnectionLost, ServerRefused
+from godwit.brokers.rabbitmq.amqp import frames
+from godwit.brokers.rabbitmq.amqp.channel import Channel
+from godwit.brokers.rabbitmq.amqp.errors import ConnectionLost, ServerRefused
+from godwit.brokers.rabbitmq.url import Address
 
 CHANNEL_MAX: Final = 2_047
 FRAME_MAX: Final = 131_072
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.write(wire.PREAMBLE)
+        self._transport.write(frames.PREAMBLE)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who waits."""
@@ -157,20 +157,20 @@ class Connection(asyncio.Protocol):
         buffer = self._buffer
         buffer += data
         at, end = 0, len(buffer)
-        while end - at >= wire.OVERHEAD:
+        while end - at >= frames.OVERHEAD:
             kind, channel, size = _frame.unpack_from(buffer, at)
             if kind == ord("A"):
                 self._fail(ServerRefused(505, "the server speaks another protocol version"), tell=True)
                 return
-            if end - at < size + wire.OVERHEAD:
+            if end - at < size + frames.OVERHEAD:
                 break
             payload = bytes(buffer[at + 7 : at + 7 + size])
-            at += size + wire.OVERHEAD
+            at += size + frames.OVERHEAD
             if channel:
                 target = self.channels.get(channel)
                 if target is not None:
                     target.receive(kind, payload)
-            elif kind == wire.METHOD:
+            elif kind == frames.METHOD:
                 self._control(payload)
         del buffer[:at]
 
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
             self._fail(ConnectionLost(f"nothing heard for {2 * self._heartbeat} s"), tell=True)
             self._transport.abort()
             return
-        self._transport.write(wire.HEARTBEAT_FRAME)
+        self._transport.write(frames.HEARTBEAT_FRAME)
         self._beat = loop.call_later(self._heartbeat / 2, self._keep_alive)
 
     def _fail(self, failure: Exception, *, tell: bool) -> None:
@@ -256,4 +256,4 @@ class Connection(asyncio.Protocol):
 
 def unmarshal(payload: bytes, channel: int) -> Any:
     """Return a method frame's payload as pamqp's command."""
-    return pamqp.frame.unmarshal(_frame.pack(wire.METHOD, channel, len(payload)) + payload + wire.END)[2]
+    return pamqp.frame.unmarshal(_frame.pack(frames.METHOD, channel, len(payload)) + payload + frames.END)[2]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from godwit.brokers.contract import Ack, Nack
-from godwit.brokers.rabbitmq.holding import LEVELS, LONGEST_MS, UNIT_MS, hold_address, level_name, levels
-from godwit.brokers.rabbitmq.ledger.taking import EARLY_MS
+from godwit.brokers.rabbitmq.layout.delays import LEVELS, LONGEST_MS, UNIT_MS, hold_address, level_name, levels
+from godwit.brokers.rabbitmq.ledger.pull import EARLY_MS
 from tests.conformance.harness import LONG, Harness
 
 DAY_MS = 86_400_000

@@ -8,12 +8,12 @@ from typing import Final
 from pamqp import commands
 from pamqp.base import Frame
 
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.connection import Connection
-from godwit.brokers.rabbitmq.holding import LEVELS, level_name, levels
-from godwit.brokers.rabbitmq.link import Link
-from godwit.brokers.rabbitmq.refusals import ServerRefused
-from godwit.brokers.rabbitmq.topology import Names, explained, group_frames, queue_frames
+from godwit.brokers.rabbitmq.amqp.connection import Connection
+from godwit.brokers.rabbitmq.amqp.errors import ServerRefused
+from godwit.brokers.rabbitmq.amqp.reconnect import ReconnectingConnection
+from godwit.brokers.rabbitmq.layout.delays import LEVELS, level_name, levels
+from godwit.brokers.rabbitmq.layout.topology import Names, explained, group_frames, queue_frames
+from godwit.brokers.rabbitmq.url import Address
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 
@@ -46,7 +46,9 @@ class Declarer:
         first, known = self.known.get(spec.name, (spec, set()))
         self.known[spec.name] = (first, known | set(groups))
 
-    async def remove(self, link: Link, queue: QueueName, groups: Iterable[GroupName], *, whole: bool) -> None:
+    async def remove(
+        self, link: ReconnectingConnection, queue: QueueName, groups: Iterable[GroupName], *, whole: bool
+    ) -> None:
         """Delete groups' queues, and with the `whole` queue its exchanges and dead letter queue."""
         names = self._names
         frames: list[Frame] = [commands.Queue.Delete(queue=names.group(queue, group)) for group in groups]
@@ -62,12 +64,12 @@ class Declarer:
             self.known[queue] = (spec, known - set(groups))
         await self._call(await link.connection(), frames)
 
-    async def purge(self, link: Link, queue: QueueName, groups: Iterable[GroupName]) -> None:
+    async def purge(self, link: ReconnectingConnection, queue: QueueName, groups: Iterable[GroupName]) -> None:
         """Empty groups' queues."""
         frames = [commands.Queue.Purge(queue=self._names.group(queue, group)) for group in groups]
         await self._call(await link.connection(), frames)
 
-    async def waiting(self, link: Link, server_queue: str) -> int:
+    async def waiting(self, link: ReconnectingConnection, server_queue: str) -> int:
         """Return how many messages the server has ready in a queue."""
         channel = await (await link.connection()).channel()
         answer = await channel.call(commands.Queue.Declare(queue=server_queue, passive=True))

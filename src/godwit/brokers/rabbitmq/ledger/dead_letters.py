@@ -9,10 +9,18 @@ import msgspec
 
 from godwit.brokers.arguments import number_of
 from godwit.brokers.contract import DeadLetter, LetterId
-from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, WAITING, Books, GroupBook, QueueBook
-from godwit.brokers.rabbitmq.ledger.sending import arrival
-from godwit.brokers.rabbitmq.ledger.taking import origin_of
-from godwit.brokers.rabbitmq.parcels import Card, Parcel
+from godwit.brokers.rabbitmq.layout.message import GodwitHeader, InboundMessage
+from godwit.brokers.rabbitmq.ledger.publish import arrival
+from godwit.brokers.rabbitmq.ledger.pull import origin_of
+from godwit.brokers.rabbitmq.ledger.transaction import (
+    DEAD,
+    LEASED,
+    SENDING,
+    WAITING,
+    GroupBook,
+    LedgerTransaction,
+    QueueBook,
+)
 from godwit.core.errors import QueueFull, QueueNotFound
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.shards import shard_name
@@ -29,7 +37,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
     """A letter as it lies in the file."""
 
     envelope: Envelope
-    card: Card
+    header: GodwitHeader
     kind: FailureKind
     dead_at_ms: int
 
@@ -62,108 +70,114 @@ def _address(letter: LetterId) -> tuple[str, str, int] | None:
 # From the dead letter queue
 
 
-class Found(msgspec.Struct, frozen=True):
+class InboundLetter(msgspec.Struct, frozen=True):
     """A message of the dead letter queue, and how it got there."""
 
-    parcel: Parcel
+    inbound: InboundMessage
     group: GroupName | None
     kind: FailureKind
 
 
-def take_over(books: Books, queue: QueueName, found: Sequence[Found], *, body: bool) -> int:
+def take_over(tx: LedgerTransaction, queue: QueueName, found: Sequence[InboundLetter], *, body: bool) -> int:
     """Make letters of what the dead letter queue held; return how many deaths were news."""
-    book = books.find(queue)
+    book = tx.find(queue)
     news = 0
     for one in found if book is not None else ():
         group = book.groups.get(one.group) if book is not None and one.group is not None else None
         if book is not None and group is not None:
-            news += _take_over(books, book, group, one, keeps=books.keeps_body(book, auto=body))
+            news += _take_over(tx, book, group, one, keeps=tx.keeps_body(book, auto=body))
     return news
 
 
-def _take_over(books: Books, book: QueueBook, group: GroupBook, found: Found, *, keeps: bool) -> int:
-    parcel, card = found.parcel, found.parcel.card
-    known = _known(books, book, group, parcel)
-    if known is None and ours(book, parcel):
+def _take_over(tx: LedgerTransaction, book: QueueBook, group: GroupBook, found: InboundLetter, *, keeps: bool) -> int:
+    inbound, header = found.inbound, found.inbound.header
+    known = _known(tx, book, group, inbound)
+    if known is None and ours(book, inbound):
         return 0  # it was taken over before, or has ended otherwise
     if known is None:
         book.publish_seq += 1
         book.published += 1
-        seq, place, counters = book.publish_seq, WAITING, (card.attempt, card.failures, card.crashes)
+        seq, place, counters = book.publish_seq, WAITING, (header.attempt, header.failures, header.crashes)
         group.depth += 1
-        group.bytes += card.size
-        row = arrival(parcel.envelope, seq, (0, 1), card.ready_at_ms, card.expiry_ms, keeps=keeps)
-        books.journal(book, Event.ENQUEUED, group, None, [row])
+        group.bytes += header.size
+        row = arrival(inbound.envelope, seq, (0, 1), header.ready_at_ms, header.expiry_ms, keeps=keeps)
+        tx.journal(book, Event.ENQUEUED, group, None, [row])
     else:
         seq, place, *counters_row = known
         counters = tuple(counters_row)
-        books.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", (book.name, group.name, seq))
+        tx.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", (book.name, group.name, seq))
         if place == SENDING:
             group.depth += 1
-            group.bytes += card.size
-            row = arrival(parcel.envelope, seq, (0, 1), card.ready_at_ms, card.expiry_ms, keeps=keeps)
-            books.journal(book, Event.ENQUEUED, group, None, [row])
+            group.bytes += header.size
+            row = arrival(inbound.envelope, seq, (0, 1), header.ready_at_ms, header.expiry_ms, keeps=keeps)
+            tx.journal(book, Event.ENQUEUED, group, None, [row])
     if place != DEAD:
-        _die(books, book, group, found, seq, place, counters)
-    now_ms = books.now(book)
+        _die(tx, book, group, found, seq, place, counters)
+    now_ms = tx.now(book)
     attempt, failures, crashes = counters
     stored = Stored(
-        parcel.envelope,
-        msgspec.structs.replace(card, attempt=attempt, failures=failures, crashes=crashes),
+        inbound.envelope,
+        msgspec.structs.replace(header, attempt=attempt, failures=failures, crashes=crashes),
         found.kind,
-        card.dead_at_ms or now_ms,
+        header.dead_at_ms or now_ms,
     )
     group.letter_seq += 1
-    books.sql(
+    tx.sql(
         "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
-        (book.name, group.name, group.letter_seq, seq, parcel.envelope.id, card.size, _encoder.encode(stored)),
+        (book.name, group.name, group.letter_seq, seq, inbound.envelope.id, header.size, _encoder.encode(stored)),
     )
     return int(place != DEAD)
 
 
-def _known(books: Books, book: QueueBook, group: GroupBook, parcel: Parcel) -> Any:
-    card = parcel.card
+def _known(tx: LedgerTransaction, book: QueueBook, group: GroupBook, inbound: InboundMessage) -> Any:
+    header = inbound.header
     columns = "SELECT seq, place, attempt, failures, crashes FROM copies WHERE queue = ? AND grp = ?"
-    if ours(book, parcel):
-        return books.sql(f"{columns} AND seq = ?", (book.name, group.name, card.seq)).fetchone()
-    return books.sql(f"{columns} AND origin = ?", (book.name, group.name, origin_of(parcel))).fetchone()
+    if ours(book, inbound):
+        return tx.sql(f"{columns} AND seq = ?", (book.name, group.name, header.seq)).fetchone()
+    return tx.sql(f"{columns} AND origin = ?", (book.name, group.name, origin_of(inbound))).fetchone()
 
 
-def ours(book: QueueBook, parcel: Parcel) -> bool:
+def ours(book: QueueBook, inbound: InboundMessage) -> bool:
     """Say whether this ledger numbered a copy, and remembers so."""
-    return parcel.card.epoch == book.epoch and parcel.card.seq <= book.publish_seq
+    return inbound.header.epoch == book.epoch and inbound.header.seq <= book.publish_seq
 
 
 def _die(
-    books: Books, book: QueueBook, group: GroupBook, found: Found, seq: int, place: int, counters: Sequence[int]
+    tx: LedgerTransaction,
+    book: QueueBook,
+    group: GroupBook,
+    found: InboundLetter,
+    seq: int,
+    place: int,
+    counters: Sequence[int],
 ) -> None:
     """Write down a death that only the server knew of."""
-    envelope = found.parcel.envelope
+    envelope = found.inbound.envelope
     if place == LEASED:
-        group.unlease(found.parcel.card.size)
-    group.leave(found.parcel.card.size)
+        group.unlease(found.inbound.header.size)
+    group.leave(found.inbound.header.size)
     group.dead += 1
     event = Event.MESSAGE_EXPIRED if found.kind is FailureKind.EXPIRED else Event.DEAD_LETTERED
     row = (envelope.id, seq, None, *counters, None, envelope.type, 0, envelope.ordering_key, found.kind, None)
-    books.journal(book, event, group, None, [row])
+    tx.journal(book, event, group, None, [row])
 
 
 # Listing
 
 
-def sources(books: Books, name: QueueName) -> list[QueueBook]:
+def sources(tx: LedgerTransaction, name: QueueName) -> list[QueueBook]:
     """Return the queue of this name and those that share it as their dead letter queue."""
-    found = [books.queue(queue) for queue in books.names()]
+    found = [tx.queue(queue) for queue in tx.names()]
     return [book for book in found if name in (book.name, book.spec.dead_letter_queue)]
 
 
 def page(
-    books: Books, name: QueueName, group: GroupName | None, after: LetterId | None, limit: int
+    tx: LedgerTransaction, name: QueueName, group: GroupName | None, after: LetterId | None, limit: int
 ) -> list[DeadLetter]:
     """Return letters beyond `after`, by queue, group and time of death."""
-    found = sources(books, name)
+    found = sources(tx, name)
     if not found:
-        raise QueueNotFound(name, tuple(books.names()))
+        raise QueueNotFound(name, tuple(tx.names()))
     letters: list[DeadLetter] = []
     places = sorted(
         (f"{shard_name(book.name)}#{one}#", book.name, one)
@@ -175,7 +189,7 @@ def page(
         if after is not None and f"{prefix}\x7f" < after:
             continue
         beyond = number_of(after.removeprefix(prefix)) if after is not None and after.startswith(prefix) else 0
-        rows = books.sql(
+        rows = tx.sql(
             "SELECT number, seq, letter FROM letters WHERE queue = ? AND grp = ? AND number > ?"
             " ORDER BY number LIMIT ?",
             (queue, one, beyond or 0, limit - len(letters)),
@@ -188,7 +202,7 @@ def page(
 
 def _dead_letter(queue: str, group: str, number: int, seq: int, data: bytes) -> DeadLetter:
     stored = _decoder.decode(data)
-    card = stored.card
+    header = stored.header
     return DeadLetter(
         id=letter_id(queue, group, number),
         queue=queue,
@@ -197,28 +211,28 @@ def _dead_letter(queue: str, group: str, number: int, seq: int, data: bytes) -> 
         publish_seq=seq,
         kind=stored.kind,
         dead_at_ms=stored.dead_at_ms,
-        attempt=card.attempt,
-        failures=card.failures,
-        crashes=card.crashes,
-        errors=card.errors,
+        attempt=header.attempt,
+        failures=header.failures,
+        crashes=header.crashes,
+        errors=header.errors,
     )
 
 
 # Replaying, moving, discarding
 
 
-def claim(books: Books, letters: Sequence[LetterId]) -> tuple[list[Claimed], list[LetterId]]:
+def claim(tx: LedgerTransaction, letters: Sequence[LetterId]) -> tuple[list[Claimed], list[LetterId]]:
     """Take letters for oneself; return them, and the ids that do not exist or are another's now."""
     claimed: list[Claimed] = []
     unknown: list[LetterId] = []
     for letter in letters:
         address = _address(letter)
         row = None
-        if address is not None and books.find(address[0]) is not None:
-            row = books.sql(
+        if address is not None and tx.find(address[0]) is not None:
+            row = tx.sql(
                 "UPDATE letters SET claimed = ? WHERE queue = ? AND grp = ? AND number = ? AND claimed < ?"
                 " RETURNING seq, letter",
-                (books.clock_ms + CLAIM_MS, *address, books.clock_ms),
+                (tx.clock_ms + CLAIM_MS, *address, tx.clock_ms),
             ).fetchone()
         if address is None or row is None:
             unknown.append(letter)
@@ -227,9 +241,9 @@ def claim(books: Books, letters: Sequence[LetterId]) -> tuple[list[Claimed], lis
     return claimed, unknown
 
 
-def unclaim(books: Books, claimed: Sequence[Claimed]) -> None:
+def unclaim(tx: LedgerTransaction, claimed: Sequence[Claimed]) -> None:
     """Let others have them."""
-    books.many(
+    tx.many(
         "UPDATE letters SET claimed = 0 WHERE queue = ? AND grp = ? AND number = ?",
         [(one.queue, one.group, one.number) for one in claimed],
     )
@@ -244,13 +258,13 @@ class Revived(msgspec.Struct, frozen=True):
     now_ms: int
 
 
-def revive(books: Books, claimed: Sequence[Claimed]) -> list[Revived]:
+def revive(tx: LedgerTransaction, claimed: Sequence[Claimed]) -> list[Revived]:
     """Give numbers to the copies that letters become; refuse all when one group has no room."""
     room: dict[tuple[str, str], list[Claimed]] = {}
     for one in claimed:
         room.setdefault((one.queue, one.group), []).append(one)
     for (queue, name), letters in room.items():
-        book = books.queue(queue)
+        book = tx.queue(queue)
         group, spec = book.group(name), book.spec
         if spec.max_size is not None and group.depth + len(letters) > spec.max_size:
             raise QueueFull(queue, name, "max_size", spec.max_size)
@@ -259,11 +273,11 @@ def revive(books: Books, claimed: Sequence[Claimed]) -> list[Revived]:
             raise QueueFull(queue, name, "max_bytes", spec.max_bytes)
     revived = []
     for one in claimed:
-        book = books.queue(one.queue)
+        book = tx.queue(one.queue)
         book.publish_seq += 1
         envelope = one.stored.envelope
-        now_ms = books.now(book)
-        books.sql(
+        now_ms = tx.now(book)
+        tx.sql(
             "INSERT INTO copies (queue, grp, seq, id, size, place, turn, copy, copies, ready_at, attempt, failures,"
             " crashes) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 1, ?, 0, 0, 0)",
             (one.queue, one.group, book.publish_seq, envelope.id, envelope.size, SENDING, now_ms),
@@ -272,20 +286,20 @@ def revive(books: Books, claimed: Sequence[Claimed]) -> list[Revived]:
     return revived
 
 
-def replayed(books: Books, revived: Sequence[Revived], *, body: bool) -> None:
+def replayed(tx: LedgerTransaction, revived: Sequence[Revived], *, body: bool) -> None:
     """Strike out letters that wait again."""
     rows: dict[tuple[str, str], list[Any]] = {}
     for one in revived:
         queue, group_name = one.claimed.queue, one.claimed.group
-        book = books.find(queue)
+        book = tx.find(queue)
         group = book.groups.get(group_name) if book is not None else None
         if book is None or group is None:
             continue
-        books.sql(
+        tx.sql(
             "DELETE FROM letters WHERE queue = ? AND grp = ? AND number = ?", (queue, group_name, one.claimed.number)
         )
         group.dead -= 1
-        came = books.sql(
+        came = tx.sql(
             "UPDATE copies SET place = ? WHERE queue = ? AND grp = ? AND seq = ? AND place = ?",
             (WAITING, queue, group_name, one.seq, SENDING),
         )
@@ -294,53 +308,53 @@ def replayed(books: Books, revived: Sequence[Revived], *, body: bool) -> None:
         envelope = one.claimed.stored.envelope
         group.depth += 1
         group.bytes += envelope.size
-        keeps = books.keeps_body(book, auto=body)
+        keeps = tx.keeps_body(book, auto=body)
         *row, _, kept = arrival(envelope, one.seq, (0, 1), one.now_ms, 0, keeps=keeps)
         rows.setdefault((queue, group_name), []).append((*row, envelope.id, kept, one.claimed.seq))
     for (queue, name), found in rows.items():
-        book = books.queue(queue)
-        books.journal(book, Event.REPLAYED, book.group(name), None, found)
+        book = tx.queue(queue)
+        tx.journal(book, Event.REPLAYED, book.group(name), None, found)
 
 
-def not_replayed(books: Books, revived: Sequence[Revived]) -> None:
+def not_replayed(tx: LedgerTransaction, revived: Sequence[Revived]) -> None:
     """Forget copies that could not be sent, and let others have the letters."""
     for one in revived:
-        books.sql(
+        tx.sql(
             "DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ? AND place = ?",
             (one.claimed.queue, one.claimed.group, one.seq, SENDING),
         )
-    unclaim(books, [one.claimed for one in revived])
+    unclaim(tx, [one.claimed for one in revived])
 
 
-def strike(books: Books, claimed: Sequence[Claimed], target: QueueName | None) -> int:
+def strike(tx: LedgerTransaction, claimed: Sequence[Claimed], target: QueueName | None) -> int:
     """Delete letters; `target` names the queue they went to."""
     rows: dict[tuple[str, str], list[Any]] = {}
     for one in claimed:
-        struck = books.sql(
+        struck = tx.sql(
             "DELETE FROM letters WHERE queue = ? AND grp = ? AND number = ?", (one.queue, one.group, one.number)
         )
         if struck.rowcount:
             rows.setdefault((one.queue, one.group), []).append((one.stored.envelope.id, one.seq, target))
     for (queue, name), found in rows.items():
-        book = books.queue(queue)
+        book = tx.queue(queue)
         group = book.group(name)
         group.dead -= len(found)
-        books.journal(book, Event.DISCARDED, group, None, found)
+        tx.journal(book, Event.DISCARDED, group, None, found)
     return sum(map(len, rows.values()))
 
 
-def to_feed(books: Books, limit: int) -> dict[QueueName, list[LetterId]]:
+def to_feed(tx: LedgerTransaction, limit: int) -> dict[QueueName, list[LetterId]]:
     """Return the oldest letters of queues whose dead letter queue is declared and has groups, by that queue."""
     found: dict[QueueName, list[LetterId]] = {}
-    for name in books.names():
-        book = books.queue(name)
-        target = books.find(book.spec.dead_letter_queue) if book.spec.dead_letter_queue else None
+    for name in tx.names():
+        book = tx.queue(name)
+        target = tx.find(book.spec.dead_letter_queue) if book.spec.dead_letter_queue else None
         if target is None or not target.groups:
             continue
         for group in book.groups:
-            rows = books.sql(
+            rows = tx.sql(
                 "SELECT number FROM letters WHERE queue = ? AND grp = ? AND claimed < ? ORDER BY number LIMIT ?",
-                (name, group, books.clock_ms, limit),
+                (name, group, tx.clock_ms, limit),
             )
             found.setdefault(target.name, []).extend(letter_id(name, group, row[0]) for row in rows)
     return {name: letters for name, letters in found.items() if letters}

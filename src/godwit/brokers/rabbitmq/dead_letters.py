@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from godwit.brokers.contract import PUBLISH_CHUNK, LetterId
-from godwit.brokers.rabbitmq.ledger import letters
-from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.amqp.errors import ServerRefused
+from godwit.brokers.rabbitmq.amqp.frames import Incoming
+from godwit.brokers.rabbitmq.amqp.reconnect import ReconnectingConnection
+from godwit.brokers.rabbitmq.layout.message import deaths, unpack
+from godwit.brokers.rabbitmq.layout.topology import Names
+from godwit.brokers.rabbitmq.ledger import dead_letters
+from godwit.brokers.rabbitmq.ledger.dead_letters import InboundLetter
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
-from godwit.brokers.rabbitmq.ledger.letters import Found
-from godwit.brokers.rabbitmq.link import Link
-from godwit.brokers.rabbitmq.parcels import deaths, unpack
-from godwit.brokers.rabbitmq.publishing import Publisher
-from godwit.brokers.rabbitmq.refusals import ServerRefused
-from godwit.brokers.rabbitmq.topology import Names
-from godwit.brokers.rabbitmq.wire import Incoming
+from godwit.brokers.rabbitmq.ledger.transaction import LedgerTransaction
+from godwit.brokers.rabbitmq.publish import RabbitPublisher
 from godwit.core.clock import Clock
 from godwit.core.errors import QueueFull
 from godwit.core.failures.failure import FailureKind
@@ -29,18 +29,25 @@ REASONS = {
 """Why a server dead-letters, in our words."""
 
 
-class Undertaker:
+class DeadLetterCollector:
     """Looks after the dead letter queues of one broker."""
 
     def __init__(
-        self, link: Link, ledger: LedgerFile, names: Names, publisher: Publisher, clock: Clock, *, body: bool
+        self,
+        link: ReconnectingConnection,
+        ledger: LedgerFile,
+        names: Names,
+        publisher: RabbitPublisher,
+        clock: Clock,
+        *,
+        body: bool,
     ) -> None:
         self._link, self._ledger, self._names, self._publisher = link, ledger, names, publisher
         self._clock, self._body = clock, body
 
     async def drain(self) -> int:
         """Take over what all dead letter queues hold; return how many deaths were news."""
-        places = await self._ledger.step(lambda books: {name: list(books.queue(name).groups) for name in books.names()})
+        places = await self._ledger.step(lambda tx: {name: list(tx.queue(name).groups) for name in tx.names()})
         if not places:
             return 0
         connection = await self._link.connection()
@@ -59,16 +66,16 @@ class Undertaker:
                     break
                 found = [self._found(queue, by_name, one) for one in came]
                 news += await self._ledger.step(
-                    lambda books, queue=queue, found=found: letters.take_over(books, queue, found, body=self._body),  # type: ignore[misc]
+                    lambda tx, queue=queue, found=found: dead_letters.take_over(tx, queue, found, body=self._body),  # type: ignore[misc]
                     durable=True,
                 )
                 channel.ack([one.tag for one in came])
         await channel.close()
         return news
 
-    def _found(self, queue: QueueName, by_name: dict[str, GroupName], incoming: Incoming) -> Found:
-        parcel = unpack(incoming, queue, self._clock.now_ms())
-        group, kind = parcel.card.group, parcel.card.kind
+    def _found(self, queue: QueueName, by_name: dict[str, GroupName], incoming: Incoming) -> InboundLetter:
+        inbound = unpack(incoming, queue, self._clock.now_ms())
+        group, kind = inbound.header.group, inbound.header.kind
         if kind is None:
             # The server gave it up: it says from which queue, and why.
             kind = FailureKind.PERMANENT
@@ -77,11 +84,11 @@ class Undertaker:
                     group = by_name[death["queue"]]
                     kind = REASONS.get(str(death.get("reason")), FailureKind.PERMANENT)
                     break
-        return Found(parcel, group, kind)
+        return InboundLetter(inbound, group, kind)
 
     async def feed(self) -> int:
         """Move dead letters into the queues declared for them, as far as there is room; return how many."""
-        waiting = await self._ledger.step(lambda books: letters.to_feed(books, PUBLISH_CHUNK))
+        waiting = await self._ledger.step(lambda tx: dead_letters.to_feed(tx, PUBLISH_CHUNK))
         moved = 0
         for target, ids in waiting.items():
             moved += await self._feed(target, ids)
@@ -91,7 +98,7 @@ class Undertaker:
         size, moved = len(ids), 0
         while ids and size:
             chosen = ids[:size]
-            claimed, _ = await self._ledger.step(lambda books, chosen=chosen: letters.claim(books, chosen))  # type: ignore[misc]
+            claimed, _ = await self._ledger.step(lambda tx, chosen=chosen: dead_letters.claim(tx, chosen))  # type: ignore[misc]
             envelopes = [
                 msgspec.structs.replace(
                     one.stored.envelope, queue=target, group=None, deliver_at_ms=None, expires_at_ms=None
@@ -102,14 +109,14 @@ class Undertaker:
                 if envelopes:
                     await self._publisher.chunk(envelopes, moved=True)
             except BaseException as error:
-                await self._ledger.step(lambda books, claimed=claimed: letters.unclaim(books, claimed))  # type: ignore[misc]
+                await self._ledger.step(lambda tx, claimed=claimed: dead_letters.unclaim(tx, claimed))  # type: ignore[misc]
                 if not isinstance(error, QueueFull):
                     raise
                 size //= 2
                 continue
 
-            def strike(books: Books, claimed: list[letters.Claimed] = claimed) -> int:
-                return letters.strike(books, claimed, target)
+            def strike(tx: LedgerTransaction, claimed: list[dead_letters.Claimed] = claimed) -> int:
+                return dead_letters.strike(tx, claimed, target)
 
             moved += await self._ledger.step(strike)
             ids = ids[size:]

@@ -16,9 +16,9 @@ from typing import Any, Final
 from pamqp import commands
 from pamqp.base import Frame
 
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.holding import DUE, LONGEST_TTL_MS, due_binding
-from godwit.brokers.rabbitmq.refusals import ServerRefused
+from godwit.brokers.rabbitmq.amqp.errors import ServerRefused
+from godwit.brokers.rabbitmq.layout.delays import DUE, LONGEST_TTL_MS, due_binding
+from godwit.brokers.rabbitmq.url import Address
 from godwit.core.clock import milliseconds
 from godwit.core.errors import BrokerUnavailable, GodwitError, TopologyMismatch
 from godwit.core.names import GroupName, QueueName

@@ -1,4 +1,4 @@
-"""A copy of a message as RabbitMQ carries it: the body as it is, and a card with everything else in one header."""
+"""A copy of a message as RabbitMQ carries it: the body as it is, and everything else in one header."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 from pamqp import decode
 
-from godwit.brokers.rabbitmq import wire
-from godwit.brokers.rabbitmq.holding import LONGEST_TTL_MS
-from godwit.brokers.rabbitmq.wire import Incoming, Outgoing
+from godwit.brokers.rabbitmq.amqp import frames
+from godwit.brokers.rabbitmq.amqp.frames import Incoming, Outgoing
+from godwit.brokers.rabbitmq.layout.delays import LONGEST_TTL_MS
 from godwit.core.errors import GodwitError
 from godwit.core.failures.failure import FailureKind, ProcessingError
 from godwit.core.messages.envelope import Envelope
@@ -21,7 +21,7 @@ CARD_BYTES: Final = 60_000
 _ROUTING_KEY_BYTES: Final = 255
 
 
-class Card(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class GodwitHeader(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """What Godwit writes on a message. Fields are only ever added at the end.
 
     `epoch` and `seq` name the message in the ledger that numbered it, `turn` counts how often this copy was sent anew,
@@ -58,11 +58,11 @@ class Card(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Card)
+_decoder = msgspec.msgpack.Decoder(GodwitHeader)
 _message = msgspec.json.Decoder(Message)
 
 
-class Parcel(msgspec.Struct, frozen=True):
+class InboundMessage(msgspec.Struct, frozen=True):
     """One message from RabbitMQ, understood."""
 
     tag: int
@@ -70,12 +70,12 @@ class Parcel(msgspec.Struct, frozen=True):
     returns: int
     """How often the server says it came back without a word."""
     envelope: Envelope
-    card: Card
+    header: GodwitHeader
     foreign: bool = False
     readable: bool = True
 
 
-def card_of(
+def header_of(
     envelope: Envelope,
     *,
     epoch: str,
@@ -84,9 +84,9 @@ def card_of(
     expiry_ms: int,
     group: GroupName | None,
     bypass: bool = False,
-) -> Card:
-    """Return the card of a message on its first way."""
-    return Card(
+) -> GodwitHeader:
+    """Return the header of a message on its first way."""
+    return GodwitHeader(
         epoch,
         seq,
         0,
@@ -108,12 +108,14 @@ def card_of(
     )
 
 
-def pack(envelope: Envelope, card: Card, exchange: str, key: str, *, expiration_ms: int | None = None) -> Outgoing:
+def pack(
+    envelope: Envelope, header: GodwitHeader, exchange: str, key: str, *, expiration_ms: int | None = None
+) -> Outgoing:
     """Return a copy ready to be sent; what lives longer than the server can count is expired by Godwit alone."""
     if expiration_ms is not None and expiration_ms > LONGEST_TTL_MS:
         expiration_ms = None
     return Outgoing(
-        exchange, key, envelope.id, envelope.type, _encoded(card), card.attempt, envelope.body, expiration_ms
+        exchange, key, envelope.id, envelope.type, _encoded(header), header.attempt, envelope.body, expiration_ms
     )
 
 
@@ -123,28 +125,28 @@ def routing_key(envelope: Envelope) -> str:
     return envelope.type if len(raw) <= _ROUTING_KEY_BYTES else raw[:_ROUTING_KEY_BYTES].decode("utf-8", "ignore")
 
 
-def _encoded(card: Card) -> bytes:
-    data = _encoder.encode(card)
+def _encoded(header: GodwitHeader) -> bytes:
+    data = _encoder.encode(header)
     if len(data) <= CARD_BYTES:
         return data
     # The history is what can be long: first the traces of all but the newest error go, then the texts are cut.
-    *older, newest = card.errors
+    *older, newest = header.errors
     bare = [msgspec.structs.replace(error, traceback=None) for error in older]
-    data = _encoder.encode(msgspec.structs.replace(card, errors=(*bare, newest)))
+    data = _encoder.encode(msgspec.structs.replace(header, errors=(*bare, newest)))
     if len(data) > CARD_BYTES:
-        cut = [msgspec.structs.replace(error, message=error.message[:200], traceback=None) for error in card.errors]
-        data = _encoder.encode(msgspec.structs.replace(card, errors=tuple(cut)))
+        cut = [msgspec.structs.replace(error, message=error.message[:200], traceback=None) for error in header.errors]
+        data = _encoder.encode(msgspec.structs.replace(header, errors=tuple(cut)))
     return data
 
 
-def unpack(incoming: Incoming, queue: QueueName, now_ms: int) -> Parcel:
+def unpack(incoming: Incoming, queue: QueueName, now_ms: int) -> InboundMessage:
     """Return what a message from RabbitMQ is to us; a foreign one becomes a message of its queue."""
     properties = incoming.properties
-    raw = wire.our_header(properties.headers)
-    returns = wire.delivery_count(properties.headers)
+    raw = frames.our_header(properties.headers)
+    returns = frames.delivery_count(properties.headers)
     if raw is not None:
         try:
-            card = _decoder.decode(raw)
+            header = _decoder.decode(raw)
         except msgspec.MsgspecError:
             pass
         else:
@@ -152,27 +154,29 @@ def unpack(incoming: Incoming, queue: QueueName, now_ms: int) -> Parcel:
                 properties.message_id or "",
                 queue,
                 incoming.body,
-                card.size,
-                card.created_at_ms,
+                header.size,
+                header.created_at_ms,
                 properties.type or "message",
-                card.priority,
-                card.ordering_key,
-                card.addressed,
-                card.deliver_at_ms,
-                card.expires_at_ms,
-                card.schedule_id,
-                card.campaign,
-                card.replay_of,
+                header.priority,
+                header.ordering_key,
+                header.addressed,
+                header.deliver_at_ms,
+                header.expires_at_ms,
+                header.schedule_id,
+                header.campaign,
+                header.replay_of,
             )
-            return Parcel(incoming.tag, incoming.redelivered, returns, envelope, card)
+            return InboundMessage(incoming.tag, incoming.redelivered, returns, envelope, header)
     return _foreign(incoming, queue, now_ms, returns)
 
 
-def _foreign(incoming: Incoming, queue: QueueName, now_ms: int, returns: int) -> Parcel:
+def _foreign(incoming: Incoming, queue: QueueName, now_ms: int, returns: int) -> InboundMessage:
     """Take in what a producer without Godwit published: JSON is a payload, anything else cannot be handled."""
     envelope, readable = _adopted(incoming, queue, now_ms)
-    card = Card("", 0, 0, queue, None, envelope.created_at_ms, envelope.size, envelope.priority, now_ms, 0)
-    return Parcel(incoming.tag, incoming.redelivered, returns, envelope, card, foreign=True, readable=readable)
+    header = GodwitHeader("", 0, 0, queue, None, envelope.created_at_ms, envelope.size, envelope.priority, now_ms, 0)
+    return InboundMessage(
+        incoming.tag, incoming.redelivered, returns, envelope, header, foreign=True, readable=readable
+    )
 
 
 def _adopted(incoming: Incoming, queue: QueueName, now_ms: int) -> tuple[Envelope, bool]:

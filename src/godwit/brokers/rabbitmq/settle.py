@@ -6,36 +6,36 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
-from godwit.brokers.rabbitmq.hands import Hands, Held, ack_id_of, place_of
-from godwit.brokers.rabbitmq.ledger import ending
-from godwit.brokers.rabbitmq.ledger.books import Books
-from godwit.brokers.rabbitmq.ledger.ending import Burial, Done, Return
+from godwit.brokers.rabbitmq.leases import HeldLease, LeaseTable, ack_id_of, place_of
+from godwit.brokers.rabbitmq.ledger import settle
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
-from godwit.brokers.rabbitmq.ledger.taking import Lease
-from godwit.brokers.rabbitmq.returning import Returner
+from godwit.brokers.rabbitmq.ledger.pull import Lease
+from godwit.brokers.rabbitmq.ledger.settle import Burial, Done, Return
+from godwit.brokers.rabbitmq.ledger.transaction import LedgerTransaction
+from godwit.brokers.rabbitmq.resend import Resender
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.failures.failure import FailureKind, remembered
 from godwit.core.journal.vocabulary import RETURN_KINDS, Event
 from godwit.core.names import AckId
 
 
-class Settler:
+class RabbitSettler:
     """Settles for one broker."""
 
-    def __init__(self, hands: Hands, ledger: LedgerFile, returner: Returner, clock: Clock) -> None:
-        self._hands, self._ledger, self._returner, self._clock = hands, ledger, returner, clock
+    def __init__(self, lease_table: LeaseTable, ledger: LedgerFile, resender: Resender, clock: Clock) -> None:
+        self._lease_table, self._ledger, self._resender, self._clock = lease_table, ledger, resender, clock
 
-    async def settle(self, settlements: Sequence[Settlement]) -> tuple[list[AckId], list[Held]]:
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[list[AckId], list[HeldLease]]:
         """End leases; return the ack ids refused, and what was held until now."""
         now_ms = self._clock.now_ms()
-        done: list[tuple[Held, Done]] = []
-        returns: list[tuple[Held, Return]] = []
-        burials: list[tuple[Held, Burial]] = []
+        done: list[tuple[HeldLease, Done]] = []
+        returns: list[tuple[HeldLease, Return]] = []
+        burials: list[tuple[HeldLease, Burial]] = []
         refused: dict[int, AckId] = {}
         places: dict[AckId, int] = {}
         limits = await self._limits(settlements)
         for index, settlement in enumerate(settlements):
-            held = self._hands.take(settlement.ack_id)
+            held = self._lease_table.take(settlement.ack_id)
             if held is None:
                 refused[index] = settlement.ack_id
                 continue
@@ -47,7 +47,7 @@ class Settler:
         late = await self._acknowledge([one for _, one in done], list(refused.values()))
         for held, _ in done:
             held.release()
-        late += await self._returner.carry_out(returns, burials, now_ms)
+        late += await self._resender.carry_out(returns, burials, now_ms)
         for lease in late:
             ack_id = ack_id_of(lease)
             refused[places[ack_id]] = ack_id
@@ -57,9 +57,9 @@ class Settler:
         if not done and not refused:
             return []
 
-        def step(books: Books) -> list[Lease]:
-            late = ending.acked(books, done)
-            ending.refused(books, refused)
+        def step(tx: LedgerTransaction) -> list[Lease]:
+            late = settle.acked(tx, done)
+            settle.refused(tx, refused)
             return late
 
         # The ledger first: a crash before the ack brings the copy back, and it is known to be done.
@@ -71,10 +71,10 @@ class Settler:
         if not places:
             return {}
 
-        def step(books: Books) -> dict[tuple[str, str], int | None]:
+        def step(tx: LedgerTransaction) -> dict[tuple[str, str], int | None]:
             found: dict[tuple[str, str], int | None] = {}
             for queue, group in places:
-                book = books.find(queue)
+                book = tx.find(queue)
                 known = book.groups.get(group) if book is not None else None
                 found[queue, group] = known.spec.max_delivery_attempts if known is not None else None
             return found
@@ -84,11 +84,11 @@ class Settler:
     def _refusal(
         self,
         settlement: Nack | Postpone | GiveUp | HandBack,
-        held: Held,
+        held: HeldLease,
         now_ms: int,
         limits: dict[tuple[str, str], int | None],
-        returns: list[tuple[Held, Return]],
-        burials: list[tuple[Held, Burial]],
+        returns: list[tuple[HeldLease, Return]],
+        burials: list[tuple[HeldLease, Burial]],
     ) -> None:
         lease = held.lease
         match settlement:

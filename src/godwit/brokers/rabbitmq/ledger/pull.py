@@ -1,4 +1,4 @@
-"""What a pull writes in the ledger: whether a parcel is delivered, dropped, sent on or buried."""
+"""What a pull writes in the ledger: whether a message that came in is delivered, dropped, sent on or buried."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, WAITING, Books, GroupBook, QueueBook
-from godwit.brokers.rabbitmq.ledger.sending import arrival
-from godwit.brokers.rabbitmq.parcels import Parcel
+from godwit.brokers.rabbitmq.layout.message import InboundMessage
+from godwit.brokers.rabbitmq.ledger.publish import arrival
+from godwit.brokers.rabbitmq.ledger.transaction import (
+    DEAD,
+    LEASED,
+    SENDING,
+    WAITING,
+    GroupBook,
+    LedgerTransaction,
+    QueueBook,
+)
 from godwit.core.clock import from_ms, milliseconds
 from godwit.core.failures.failure import ErrorType, FailureKind, ProcessingError
 from godwit.core.journal.vocabulary import Event
@@ -24,9 +32,9 @@ _ROW: Final = (
 
 
 class Lease(msgspec.Struct):
-    """A copy in somebody's hands, or on its way out of them: all that its end needs to know."""
+    """A copy that a worker holds, or that is being settled: all that its end needs to know."""
 
-    parcel: Parcel
+    inbound: InboundMessage
     queue: QueueName
     group: GroupName
     seq: int
@@ -46,16 +54,16 @@ class Lease(msgspec.Struct):
 
 
 class Taken(msgspec.Struct):
-    """What became of the parcels of one pull."""
+    """What became of the messages of one pull."""
 
     leases: list[Lease] = msgspec.field(default_factory=list)
-    dropped: list[Parcel] = msgspec.field(default_factory=list)
+    dropped: list[InboundMessage] = msgspec.field(default_factory=list)
     """Copies of messages that are done with: acknowledge them."""
     early: list[Lease] = msgspec.field(default_factory=list)
     silent: list[tuple[Lease, int]] = msgspec.field(default_factory=list)
     """Their last holder fell silent, and the group wants them to wait so many milliseconds."""
     dead: list[tuple[Lease, FailureKind]] = msgspec.field(default_factory=list)
-    left: list[Parcel] = msgspec.field(default_factory=list)
+    left: list[InboundMessage] = msgspec.field(default_factory=list)
     """Over a limit: they stay where they are."""
     now_ms: int = 0
 
@@ -65,7 +73,7 @@ class Taker:
 
     def __init__(
         self,
-        books: Books,
+        tx: LedgerTransaction,
         queue: QueueName,
         group: GroupName,
         *,
@@ -76,12 +84,12 @@ class Taker:
         tokens: Iterator[str],
         body: bool,
     ) -> None:
-        self._books = books
-        self._book: QueueBook = books.queue(queue)
+        self._tx = tx
+        self._book: QueueBook = tx.queue(queue)
         self._group: GroupBook = self._book.group(group)
         self._worker, self._lease_ms, self._tokens = worker, lease_ms, tokens
-        self._keeps = books.keeps_body(self._book, auto=body)
-        self._now_ms = books.now(self._book)
+        self._keeps = tx.keeps_body(self._book, auto=body)
+        self._now_ms = tx.now(self._book)
         flow = self._group.spec.flow_control
         self._limit = limit if flow.max_messages is None else min(limit, flow.max_messages - self._group.leased)
         self._max_bytes, self._flow_bytes, self._bytes = max_bytes, flow.max_bytes, 0
@@ -91,121 +99,121 @@ class Taker:
         self._updates: list[Any] = []
         self.taken = Taken(now_ms=self._now_ms)
 
-    def take(self, parcels: Sequence[Parcel]) -> Taken:
-        """Judge parcels in order."""
-        for index, parcel in enumerate(parcels):
-            if not self._room(parcel):
-                self.taken.left = list(parcels[index:])
+    def take(self, arrived: Sequence[InboundMessage]) -> Taken:
+        """Judge messages in order."""
+        for index, inbound in enumerate(arrived):
+            if not self._room(inbound):
+                self.taken.left = list(arrived[index:])
                 break
-            self._judge(parcel)
+            self._judge(inbound)
         self._write()
         return self.taken
 
-    def _room(self, parcel: Parcel) -> bool:
+    def _room(self, inbound: InboundMessage) -> bool:
         count = len(self.taken.leases)
         if count >= self._limit:
             return False
-        size = parcel.card.size
+        size = inbound.header.size
         if self._max_bytes is not None and count and self._bytes + size > self._max_bytes:
             return False
         leased = self._group.leased_bytes
         return self._flow_bytes is None or not self._group.leased or leased + size <= self._flow_bytes
 
-    def _judge(self, parcel: Parcel) -> None:
-        row = self._row(parcel)
+    def _judge(self, inbound: InboundMessage) -> None:
+        row = self._row(inbound)
         if row is None:
-            self.taken.dropped.append(parcel)
+            self.taken.dropped.append(inbound)
             return
         seq, _, size, place, turn, _, _, ready_at, attempt, failures, crashes, token, worker, leased_at = row
-        card = parcel.card
-        if card.turn < turn or (place == LEASED and not parcel.redelivered and card.turn == turn):
+        header = inbound.header
+        if header.turn < turn or (place == LEASED and not inbound.redelivered and header.turn == turn):
             # An older copy, or the same one sent twice because its confirm was lost.
-            self.taken.dropped.append(parcel)
+            self.taken.dropped.append(inbound)
             return
         if place == SENDING:
-            if self._repeated(parcel, seq):
-                self.taken.dropped.append(parcel)
+            if self._repeated(inbound, seq):
+                self.taken.dropped.append(inbound)
                 return
-            self._arrive(parcel, row)
+            self._arrive(inbound, row)
         lease = Lease(
-            parcel, self._book.name, self._group.name, seq, card.turn, token, worker, attempt, failures, crashes,
-            card.errors, ready_at, leased_at or self._now_ms, self._lease_ms, self._now_ms + self._lease_ms,
+            inbound, self._book.name, self._group.name, seq, header.turn, token, worker, attempt, failures, crashes,
+            header.errors, ready_at, leased_at or self._now_ms, self._lease_ms, self._now_ms + self._lease_ms,
             place == LEASED, self._book.epoch,
         )  # fmt: skip
         if place == DEAD:
             self.taken.dead.append((lease, FailureKind.PERMANENT))
-        elif not parcel.readable:
+        elif not inbound.readable:
             lease.errors = (*lease.errors, _unreadable(self._now_ms))
             self.taken.dead.append((lease, FailureKind.PERMANENT))
         elif place == LEASED:
             self._after_silence(lease, size)
-        elif card.expiry_ms and card.expiry_ms <= self._now_ms:
+        elif header.expiry_ms and header.expiry_ms <= self._now_ms:
             self.taken.dead.append((lease, FailureKind.EXPIRED))
-        elif card.ready_at_ms - self._now_ms > EARLY_MS:
+        elif header.ready_at_ms - self._now_ms > EARLY_MS:
             self.taken.early.append(lease)
         else:
             self._lease(lease, size)
 
-    def _row(self, parcel: Parcel) -> Any:
-        card, book, group = parcel.card, self._book, self._group
-        if card.epoch == book.epoch and card.seq <= book.publish_seq:
-            row = self._books.sql(f"{_ROW} seq = ?", (book.name, group.name, card.seq)).fetchone()
-            if row is None or row[1] == parcel.envelope.id:
+    def _row(self, inbound: InboundMessage) -> Any:
+        header, book, group = inbound.header, self._book, self._group
+        if header.epoch == book.epoch and header.seq <= book.publish_seq:
+            row = self._tx.sql(f"{_ROW} seq = ?", (book.name, group.name, header.seq)).fetchone()
+            if row is None or row[1] == inbound.envelope.id:
                 return row
         # Numbered by another ledger, or by this one in moments that a power cut took away from it.
-        origin = origin_of(parcel)
+        origin = origin_of(inbound)
         query = f"{_ROW} origin = ?"
-        found = self._books.sql(query, (book.name, group.name, origin)).fetchone()
-        if found is None or (parcel.foreign and not parcel.redelivered):
+        found = self._tx.sql(query, (book.name, group.name, origin)).fetchone()
+        if found is None or (inbound.foreign and not inbound.redelivered):
             book.publish_seq += 1
             book.published += 1
-            counters = (card.attempt + parcel.returns, card.failures, card.crashes)
-            self._books.sql(
+            counters = (header.attempt + inbound.returns, header.failures, header.crashes)
+            self._tx.sql(
                 "INSERT INTO copies (queue, grp, seq, id, size, place, turn, copy, copies, ready_at, attempt, failures,"
                 " crashes, origin) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 1, ?, ?, ?, ?, ?)",
                 (
-                    book.name, group.name, book.publish_seq, parcel.envelope.id, card.size, SENDING, card.turn,
-                    card.ready_at_ms, *counters, origin,
+                    book.name, group.name, book.publish_seq, inbound.envelope.id, header.size, SENDING, header.turn,
+                    header.ready_at_ms, *counters, origin,
                 ),
             )  # fmt: skip
-            found = self._books.sql(
+            found = self._tx.sql(
                 f"{_ROW} seq = ?",
                 (book.name, group.name, book.publish_seq),
             ).fetchone()
         return found
 
-    def _repeated(self, parcel: Parcel, seq: int) -> bool:
+    def _repeated(self, inbound: InboundMessage, seq: int) -> bool:
         """Say whether a copy that nobody wrote down as accepted repeats an accepted message; claim its id if not."""
         window_ms = milliseconds(self._book.spec.dedup_window)
-        if parcel.card.bypass or not window_ms:
+        if inbound.header.bypass or not window_ms:
             return False
-        name = (self._book.name, parcel.envelope.id)
-        known = self._books.sql(
+        name = (self._book.name, inbound.envelope.id)
+        known = self._tx.sql(
             "SELECT seq FROM ids WHERE queue = ? AND id = ? AND until > ?", (*name, self._now_ms)
         ).fetchone()
         if known is not None and known[0] != seq:
             address = (self._book.name, self._group.name, seq)
-            self._books.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", address)
+            self._tx.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", address)
             self._book.duplicates += 1
-            self._books.journal(self._book, Event.DUPLICATE, None, None, [(parcel.envelope.id,)])
+            self._tx.journal(self._book, Event.DUPLICATE, None, None, [(inbound.envelope.id,)])
             return True
-        self._books.sql(
+        self._tx.sql(
             "INSERT OR REPLACE INTO ids VALUES (?, ?, ?, ?)",
-            (*name, seq, max(self._now_ms, parcel.envelope.deliver_at_ms or 0) + window_ms),
+            (*name, seq, max(self._now_ms, inbound.envelope.deliver_at_ms or 0) + window_ms),
         )
         return False
 
-    def _arrive(self, parcel: Parcel, row: Any) -> None:
+    def _arrive(self, inbound: InboundMessage, row: Any) -> None:
         """Count a copy in that came before its publisher wrote it down, or that nobody here published."""
         seq, _, size, _, _, copy, copies, ready_at, *_ = row
         self._group.depth += 1
         self._group.bytes += size
-        self._books.sql(
+        self._tx.sql(
             "UPDATE copies SET place = ? WHERE queue = ? AND grp = ? AND seq = ?",
             (WAITING, self._book.name, self._group.name, seq),
         )
         self._arrived.append(
-            arrival(parcel.envelope, seq, (copy, copies), ready_at, parcel.card.expiry_ms, keeps=self._keeps)
+            arrival(inbound.envelope, seq, (copy, copies), ready_at, inbound.header.expiry_ms, keeps=self._keeps)
         )
 
     def _after_silence(self, lease: Lease, size: int) -> None:
@@ -230,7 +238,7 @@ class Taker:
         lease.was_leased = True
         self._group.lease(size)
         self._bytes += size
-        envelope = lease.parcel.envelope
+        envelope = lease.inbound.envelope
         self._delivered.append(
             (
                 envelope.id, lease.seq, lease.token, lease.attempt, lease.failures, lease.crashes, lease.deadline_ms,
@@ -246,31 +254,31 @@ class Taker:
         self.taken.leases.append(lease)
 
     def _write(self) -> None:
-        books, book, group = self._books, self._book, self._group
+        tx, book, group = self._tx, self._book, self._group
         if self._updates:
-            books.many(
+            tx.many(
                 "UPDATE copies SET place = ?, turn = ?, ready_at = ?, attempt = ?, crashes = ?, token = ?, worker = ?,"
                 " lease_until = ?, leased_at = ? WHERE queue = ? AND grp = ? AND seq = ?",
                 self._updates,
             )
-        books.journal(book, Event.ENQUEUED, group, None, self._arrived)
+        tx.journal(book, Event.ENQUEUED, group, None, self._arrived)
         for worker, rows in self._silent.items():
-            books.journal(book, Event.LEASE_EXPIRED, group, worker, rows)
-        books.journal(book, Event.DELIVERED, group, self._worker, self._delivered)
+            tx.journal(book, Event.LEASE_EXPIRED, group, worker, rows)
+        tx.journal(book, Event.DELIVERED, group, self._worker, self._delivered)
 
 
-def origin_of(parcel: Parcel) -> str:
+def origin_of(inbound: InboundMessage) -> str:
     """Return under which name a copy is known that this ledger did not number."""
-    if parcel.foreign:
-        return f"id:{parcel.envelope.id}"
-    return f"{parcel.card.epoch}:{parcel.card.seq}:{parcel.envelope.id}"
+    if inbound.foreign:
+        return f"id:{inbound.envelope.id}"
+    return f"{inbound.header.epoch}:{inbound.header.seq}:{inbound.envelope.id}"
 
 
 def end_row(
     lease: Lease, now_ms: int, run_ms: int | None, kind: str | None, fingerprint: str | None = None
 ) -> tuple[Any, ...]:
     """Return the journal row of a lease's end other than an ack."""
-    envelope = lease.parcel.envelope
+    envelope = lease.inbound.envelope
     if not lease.was_leased:
         token, run = None, None
     else:

@@ -11,17 +11,17 @@ from typing import Final
 from pamqp import commands
 
 from godwit.brokers.contract import Place
-from godwit.brokers.rabbitmq.channel import Channel
-from godwit.brokers.rabbitmq.connection import Connection
-from godwit.brokers.rabbitmq.refusals import ConnectionLost, ServerRefused
-from godwit.brokers.rabbitmq.wire import Incoming
+from godwit.brokers.rabbitmq.amqp.channel import Channel
+from godwit.brokers.rabbitmq.amqp.connection import Connection
+from godwit.brokers.rabbitmq.amqp.errors import ConnectionLost, ServerRefused
+from godwit.brokers.rabbitmq.amqp.frames import Incoming
 
 LINGER_SECONDS: Final = 1.0
 """So long the server goes on sending after the last listener left: most come back at once."""
 STALL_SECONDS: Final = 0.25
 
 
-class Intake:
+class GroupConsumer:
     """One group's channel, its consumer while there is one, and what came but nobody took yet."""
 
     def __init__(

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from godwit.brokers.rabbitmq.address import Address
-from godwit.brokers.rabbitmq.channel import Channel
-from godwit.brokers.rabbitmq.connection import Connection
-from godwit.brokers.rabbitmq.refusals import ConnectionLost, ServerRefused
-from godwit.brokers.rabbitmq.wire import Outgoing
+from godwit.brokers.rabbitmq.amqp.channel import Channel
+from godwit.brokers.rabbitmq.amqp.connection import Connection
+from godwit.brokers.rabbitmq.amqp.errors import ConnectionLost, ServerRefused
+from godwit.brokers.rabbitmq.amqp.frames import Outgoing
+from godwit.brokers.rabbitmq.url import Address
 from godwit.core.errors import BrokerBusy, BrokerClosed, BrokerError, BrokerUnavailable, GodwitError, InvalidMessage
 from godwit.core.logs import get_logger
 
@@ -34,7 +34,7 @@ class ConnectionCounts(msgspec.Struct, frozen=True, kw_only=True):
     channel_closes: int
 
 
-class Link:
+class ReconnectingConnection:
     """The connection of one broker, as long as the broker is open."""
 
     def __init__(

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from godwit.brokers.arguments import lives_until_ms
 from godwit.brokers.contract import GroupStats, QueueStats, ShardEnds, SharedEntry, Snapshot
-from godwit.brokers.rabbitmq.ledger.books import DEAD, LEASED, SENDING, Books
-from godwit.brokers.rabbitmq.ledger.sending import waiting_later
+from godwit.brokers.rabbitmq.ledger.publish import waiting_later
+from godwit.brokers.rabbitmq.ledger.transaction import DEAD, LEASED, SENDING, LedgerTransaction
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
 from godwit.core.journal.projection import CopyState
@@ -19,14 +19,14 @@ from godwit.core.queues import QueueSpec
 _SHARD = "SELECT name, epoch, seq, journal_bytes, journal_dropped, declared, at_ms FROM queues"
 
 
-def stats(books: Books) -> list[QueueStats]:
+def stats(tx: LedgerTransaction) -> list[QueueStats]:
     """Say how much every queue holds."""
     found = []
-    for name in books.names():
-        book = books.queue(name)
+    for name in tx.names():
+        book = tx.queue(name)
         groups = []
         for group in book.groups.values():
-            delayed = waiting_later(books, group, books.clock_ms)
+            delayed = waiting_later(tx, group, tx.clock_ms)
             full = _reached(group.depth, book.spec.max_size) or _reached(group.bytes, book.spec.max_bytes)
             groups.append(
                 GroupStats(
@@ -50,11 +50,11 @@ def _reached(value: int, limit: int | None) -> bool:
     return limit is not None and value >= limit
 
 
-def snapshot(books: Books, name: QueueName) -> Snapshot:
+def snapshot(tx: LedgerTransaction, name: QueueName) -> Snapshot:
     """List a queue's copies as of the newest row of its journal."""
-    book = books.queue(name)
+    book = tx.queue(name)
     copies = []
-    for row in books.sql(
+    for row in tx.sql(
         "SELECT grp, seq, id, place, ready_at, token, lease_until, attempt, failures, crashes FROM copies"
         " WHERE queue = ? AND place != ?",
         (name, SENDING),
@@ -62,18 +62,18 @@ def snapshot(books: Books, name: QueueName) -> Snapshot:
         group, seq, message_id, place, ready_at, token, lease_until, *counters = row
         state = "leased" if place == LEASED else "dead" if place == DEAD else "waiting"
         copies.append(_copy(name, group, seq, message_id, state, ready_at, token, lease_until, *counters))
-    return Snapshot(position=Position(book.epoch, book.seq), copies=(*copies, *_dead(books, name)))
+    return Snapshot(position=Position(book.epoch, book.seq), copies=(*copies, *_dead(tx, name)))
 
 
-def _dead(books: Books, name: QueueName) -> list[CopyState]:
-    from godwit.brokers.rabbitmq.ledger.letters import Stored, _decoder
+def _dead(tx: LedgerTransaction, name: QueueName) -> list[CopyState]:
+    from godwit.brokers.rabbitmq.ledger.dead_letters import Stored, _decoder
 
     found = []
-    for group, seq, message_id, data in books.sql("SELECT grp, seq, id, letter FROM letters WHERE queue = ?", (name,)):
+    for group, seq, message_id, data in tx.sql("SELECT grp, seq, id, letter FROM letters WHERE queue = ?", (name,)):
         stored: Stored = _decoder.decode(data)
-        card = stored.card
-        counters = (card.attempt, card.failures, card.crashes)
-        found.append(_copy(name, group, seq, message_id, "dead", card.ready_at_ms, None, None, *counters))
+        header = stored.header
+        counters = (header.attempt, header.failures, header.crashes)
+        found.append(_copy(name, group, seq, message_id, "dead", header.ready_at_ms, None, None, *counters))
     return found
 
 
@@ -108,40 +108,38 @@ def _copy(
 # The journal
 
 
-def shards(books: Books) -> Mapping[str, ShardEnds]:
+def shards(tx: LedgerTransaction) -> Mapping[str, ShardEnds]:
     """Say what each queue's journal holds."""
     return {
         shard_name(name): ShardEnds(
-            epoch=epoch, first_seq=_first(books, name, seq), last_seq=seq, bytes=size, dropped=dropped
+            epoch=epoch, first_seq=_first(tx, name, seq), last_seq=seq, bytes=size, dropped=dropped
         )
-        for name, epoch, seq, size, dropped, *_ in books.sql(_SHARD).fetchall()
+        for name, epoch, seq, size, dropped, *_ in tx.sql(_SHARD).fetchall()
     }
 
 
-def _first(books: Books, queue: str, last: int) -> int:
-    row = books.sql(
-        "SELECT last_seq - n + 1 FROM chunks WHERE queue = ? ORDER BY last_seq LIMIT 1", (queue,)
-    ).fetchone()
+def _first(tx: LedgerTransaction, queue: str, last: int) -> int:
+    row = tx.sql("SELECT last_seq - n + 1 FROM chunks WHERE queue = ? ORDER BY last_seq LIMIT 1", (queue,)).fetchone()
     return int(row[0]) if row is not None else last + 1
 
 
-def read(books: Books, shard: str, after: Position | None, limit: int) -> list[bytes]:
+def read(tx: LedgerTransaction, shard: str, after: Position | None, limit: int) -> list[bytes]:
     """Return chunks with rows beyond `after`, up to `limit` rows but at least one chunk."""
     name = shard.removesuffix("#0")
-    row = books.sql(f"{_SHARD} WHERE name = ?", (name,)).fetchone() if is_name(name) else None
+    row = tx.sql(f"{_SHARD} WHERE name = ?", (name,)).fetchone() if is_name(name) else None
     if row is None:
         if after is None:
             return []
         raise JournalLost(shard, f"what follows row {after.seq:,} of epoch {after.epoch}", "nothing")
     _, epoch, last, *_ = row
-    first = _first(books, name, last)
+    first = _first(tx, name, last)
     if after is not None and (after.epoch != epoch or not first - 1 <= after.seq <= last):
         asked = f"what follows row {after.seq:,} of epoch {after.epoch}"
         raise JournalLost(shard, asked, f"rows {first:,} to {last:,} of epoch {epoch}")
     seen = first - 1 if after is None else after.seq
     found: list[bytes] = []
     rows = 0
-    for last_seq, count, chunk in books.sql(
+    for last_seq, count, chunk in tx.sql(
         "SELECT last_seq, n, chunk FROM chunks WHERE queue = ? AND last_seq > ? ORDER BY last_seq", (name, seen)
     ):
         rows += last_seq - max(seen, last_seq - count)
@@ -151,27 +149,27 @@ def read(books: Books, shard: str, after: Position | None, limit: int) -> list[b
     return found
 
 
-def trim(books: Books) -> int:
+def trim(tx: LedgerTransaction) -> int:
     """Drop what is too old and read by all, or more than the size limit allows; return rows dropped."""
     dropped = 0
-    for name, _, seq, size, _, declared, at_ms in books.sql(_SHARD).fetchall():
-        book = books.find(name) if declared else None
+    for name, _, seq, size, _, declared, at_ms in tx.sql(_SHARD).fetchall():
+        book = tx.find(name) if declared else None
         spec = book.spec if book is not None else QueueSpec(name=name)
-        now_ms = max(books.clock_ms, at_ms)
-        dropped += _trim(books, name, seq, size, spec, now_ms)
+        now_ms = max(tx.clock_ms, at_ms)
+        dropped += _trim(tx, name, seq, size, spec, now_ms)
         if book is not None:
             # The counters were changed beside the book: load it anew.
-            numbers = books.sql("SELECT journal_bytes, journal_dropped FROM queues WHERE name = ?", (name,)).fetchone()
+            numbers = tx.sql("SELECT journal_bytes, journal_dropped FROM queues WHERE name = ?", (name,)).fetchone()
             book.journal_bytes, book.journal_dropped = numbers
     return dropped
 
 
-def _trim(books: Books, name: str, seq: int, size: int, spec: QueueSpec, now_ms: int) -> int:
+def _trim(tx: LedgerTransaction, name: str, seq: int, size: int, spec: QueueSpec, now_ms: int) -> int:
     keep_from_ms = now_ms - milliseconds(spec.journal_keep)
-    found = books.sql("SELECT min(seq) FROM readers WHERE shard = ?", (shard_name(name),)).fetchone()[0]
+    found = tx.sql("SELECT min(seq) FROM readers WHERE shard = ?", (shard_name(name),)).fetchone()[0]
     read_by_all = seq if found is None else found
     rows = unread = upto = 0
-    for last, count, at_ms, length in books.sql(
+    for last, count, at_ms, length in tx.sql(
         "SELECT last_seq, n, at_ms, length(chunk) FROM chunks WHERE queue = ? ORDER BY last_seq", (name,)
     ):
         if size <= spec.journal_max_bytes and (at_ms >= keep_from_ms or last > read_by_all):
@@ -182,74 +180,74 @@ def _trim(books: Books, name: str, seq: int, size: int, spec: QueueSpec, now_ms:
         if last > read_by_all:
             unread += last - max(read_by_all, last - count)
     if rows:
-        books.sql("DELETE FROM chunks WHERE queue = ? AND last_seq <= ?", (name, upto))
-        books.sql(
+        tx.sql("DELETE FROM chunks WHERE queue = ? AND last_seq <= ?", (name, upto))
+        tx.sql(
             "UPDATE queues SET journal_bytes = ?, journal_dropped = journal_dropped + ? WHERE name = ?",
             (size, unread, name),
         )
     return rows
 
 
-def commit(books: Books, reader: str, shard: str, position: Position) -> None:
+def commit(tx: LedgerTransaction, reader: str, shard: str, position: Position) -> None:
     """Register how far a reader has got."""
-    books.sql("INSERT OR REPLACE INTO readers VALUES (?, ?, ?, ?)", (reader, shard, position.epoch, position.seq))
+    tx.sql("INSERT OR REPLACE INTO readers VALUES (?, ?, ?, ?)", (reader, shard, position.epoch, position.seq))
 
 
-def committed(books: Books, reader: str) -> Mapping[str, Position]:
+def committed(tx: LedgerTransaction, reader: str) -> Mapping[str, Position]:
     """Return how far a reader has got, by shard."""
-    rows = books.sql("SELECT shard, epoch, seq FROM readers WHERE reader = ?", (reader,))
+    rows = tx.sql("SELECT shard, epoch, seq FROM readers WHERE reader = ?", (reader,))
     return {shard: Position(epoch, seq) for shard, epoch, seq in rows}
 
 
-def forget(books: Books, reader: str) -> None:
+def forget(tx: LedgerTransaction, reader: str) -> None:
     """Release a reader's hold."""
-    books.sql("DELETE FROM readers WHERE reader = ?", (reader,))
+    tx.sql("DELETE FROM readers WHERE reader = ?", (reader,))
 
 
 # Shared values
 
 
-def get(books: Books, key: str) -> SharedEntry | None:
+def get(tx: LedgerTransaction, key: str) -> SharedEntry | None:
     """Return a value that is not past its time."""
-    row = books.sql(
-        "SELECT value, version FROM shared WHERE key = ? AND (until IS NULL OR until > ?)", (key, books.clock_ms)
+    row = tx.sql(
+        "SELECT value, version FROM shared WHERE key = ? AND (until IS NULL OR until > ?)", (key, tx.clock_ms)
     ).fetchone()
     return SharedEntry(*row) if row is not None else None
 
 
-def put(books: Books, key: str, value: bytes, expected: int | None, ttl: timedelta | None) -> int | None:
+def put(tx: LedgerTransaction, key: str, value: bytes, expected: int | None, ttl: timedelta | None) -> int | None:
     """Write when the present version is the expected one; return the new version, or None."""
-    present = get(books, key)
+    present = get(tx, key)
     if (present.version if present is not None else None) != expected:
         return None
-    books.sql("INSERT INTO counters VALUES ('shared', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
-    version = int(books.sql("SELECT value FROM counters WHERE name = 'shared'").fetchone()[0])
-    until = lives_until_ms(ttl, books.clock_ms)
-    books.sql("INSERT OR REPLACE INTO shared VALUES (?, ?, ?, ?)", (key, value, version, until))
+    tx.sql("INSERT INTO counters VALUES ('shared', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
+    version = int(tx.sql("SELECT value FROM counters WHERE name = 'shared'").fetchone()[0])
+    until = lives_until_ms(ttl, tx.clock_ms)
+    tx.sql("INSERT OR REPLACE INTO shared VALUES (?, ?, ?, ?)", (key, value, version, until))
     return version
 
 
-def scan(books: Books, prefix: str, after: str, limit: int | None) -> Mapping[str, SharedEntry]:
+def scan(tx: LedgerTransaction, prefix: str, after: str, limit: int | None) -> Mapping[str, SharedEntry]:
     """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
-    rows = books.sql(
+    rows = tx.sql(
         "SELECT key, value, version FROM shared WHERE key >= ?1 AND key < ?1 || char(0x10ffff) AND key > ?2"
         " AND (until IS NULL OR until > ?3) ORDER BY key LIMIT ?4",
-        (prefix, after, books.clock_ms, -1 if limit is None else limit),
+        (prefix, after, tx.clock_ms, -1 if limit is None else limit),
     )
     return {key: SharedEntry(value, version) for key, value, version in rows}
 
 
-def clear(books: Books, first: str, until: str) -> None:
+def clear(tx: LedgerTransaction, first: str, until: str) -> None:
     """Remove the values from the key `first` on, up to `until` without it."""
-    books.sql("DELETE FROM shared WHERE key >= ? AND key < ?", (first, until))
+    tx.sql("DELETE FROM shared WHERE key >= ? AND key < ?", (first, until))
 
 
-def delete(books: Books, key: str) -> None:
+def delete(tx: LedgerTransaction, key: str) -> None:
     """Remove a value."""
-    books.sql("DELETE FROM shared WHERE key = ?", (key,))
+    tx.sql("DELETE FROM shared WHERE key = ?", (key,))
 
 
-def sweep(books: Books) -> None:
+def sweep(tx: LedgerTransaction) -> None:
     """Forget ids past their window and values past their time."""
-    books.sql("DELETE FROM ids WHERE until <= ?", (books.clock_ms,))
-    books.sql("DELETE FROM shared WHERE until IS NOT NULL AND until <= ?", (books.clock_ms,))
+    tx.sql("DELETE FROM ids WHERE until <= ?", (tx.clock_ms,))
+    tx.sql("DELETE FROM shared WHERE until IS NOT NULL AND until <= ?", (tx.clock_ms,))

@@ -8,16 +8,16 @@ from typing import Final
 
 from godwit.brokers.chunks import publish_chunks
 from godwit.brokers.contract import Receipt
-from godwit.brokers.rabbitmq.channel import CONFIRMED, UNROUTABLE
-from godwit.brokers.rabbitmq.holding import hold_address
-from godwit.brokers.rabbitmq.ledger import sending
-from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.amqp.channel import CONFIRMED, UNROUTABLE
+from godwit.brokers.rabbitmq.amqp.frames import Outgoing
+from godwit.brokers.rabbitmq.amqp.reconnect import ReconnectingConnection
+from godwit.brokers.rabbitmq.layout.delays import hold_address
+from godwit.brokers.rabbitmq.layout.message import GodwitHeader, header_of, pack, routing_key
+from godwit.brokers.rabbitmq.layout.topology import Names
+from godwit.brokers.rabbitmq.ledger import publish
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
-from godwit.brokers.rabbitmq.ledger.sending import Numbered, Plan
-from godwit.brokers.rabbitmq.link import Link
-from godwit.brokers.rabbitmq.parcels import Card, card_of, pack, routing_key
-from godwit.brokers.rabbitmq.topology import Names
-from godwit.brokers.rabbitmq.wire import Outgoing
+from godwit.brokers.rabbitmq.ledger.publish import Numbered, PublishPlan
+from godwit.brokers.rabbitmq.ledger.transaction import LedgerTransaction
 from godwit.core import fault_points
 from godwit.core.errors import BrokerBusy, GodwitError, NotRouted, PartialPublish, QueueFull
 from godwit.core.messages.envelope import Envelope
@@ -28,12 +28,12 @@ PAUSE_SECONDS: Final = 0.1
 """Between attempts at a queue that refuses though it is not full: an election takes a few of them."""
 
 
-class Publisher:
+class RabbitPublisher:
     """Publishes for one broker."""
 
     def __init__(
         self,
-        link: Link,
+        link: ReconnectingConnection,
         ledger: LedgerFile,
         names: Names,
         *,
@@ -48,7 +48,7 @@ class Publisher:
         """Check the whole call, then store it chunk by chunk."""
         chunks = list(publish_chunks(envelopes))
         if len(chunks) > 1:
-            await self._ledger.step(lambda books: sending.check_addresses(books, envelopes))
+            await self._ledger.step(lambda tx: publish.check_addresses(tx, envelopes))
         receipts: list[Receipt] = []
         for chunk in chunks:
             try:
@@ -62,18 +62,18 @@ class Publisher:
     async def chunk(self, chunk: Sequence[Envelope], *, moved: bool = False) -> list[Receipt]:
         """Store one chunk; what is `moved` from another queue is neither deduplicated nor dropped."""
 
-        def reserve(books: Books) -> Plan:
-            sending.check_addresses(books, chunk)
-            return sending.reserve(books, chunk, moved=moved)
+        def reserve(tx: LedgerTransaction) -> PublishPlan:
+            publish.check_addresses(tx, chunk)
+            return publish.reserve(tx, chunk, moved=moved)
 
         plan = await self._ledger.step(reserve)
         try:
             await self._send(plan)
         except BaseException:
-            self._ledger.post(lambda books: sending.withdrawn(books, plan))
+            self._ledger.post(lambda tx: publish.withdrawn(tx, plan))
             raise
         fault_points.fault_point(AFTER_CONFIRM)
-        late = await self._ledger.step(lambda books: sending.accepted(books, plan, body=self._body))
+        late = await self._ledger.step(lambda tx: publish.accepted(tx, plan, body=self._body))
         fresh = {id(one.envelope) for one in plan.fresh if one.seq not in late}
         receipts = []
         for envelope in chunk:
@@ -81,7 +81,7 @@ class Publisher:
             fresh.discard(id(envelope))
         return receipts
 
-    async def _send(self, plan: Plan) -> None:
+    async def _send(self, plan: PublishPlan) -> None:
         """Send until everything is confirmed; a refusal is repeated unless the queue is really full."""
         messages = [message for one in plan.fresh for message in self._messages(plan, one)]
         loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ class Publisher:
             elif messages:
                 await self._refused(plan, deadline - loop.time())
 
-    async def _refused(self, plan: Plan, left: float) -> None:
+    async def _refused(self, plan: PublishPlan, left: float) -> None:
         """Tell a full queue from one that has no leader for the moment."""
         most = self._link.address.max_length
         for group in plan.groups:
@@ -111,7 +111,7 @@ class Publisher:
         await asyncio.sleep(PAUSE_SECONDS)
         await self._link.renew()
 
-    def _messages(self, plan: Plan, one: Numbered) -> list[Outgoing]:
+    def _messages(self, plan: PublishPlan, one: Numbered) -> list[Outgoing]:
         """Return what is sent for one message: once through the exchange, or once for each group it is for."""
         envelope = one.envelope
         targets = plan.targets(one)
@@ -121,22 +121,22 @@ class Publisher:
             expiration = max(one.expiry_ms - plan.now_ms, 0) if one.expiry_ms else None
             key = routing_key(envelope)
             return [
-                pack(envelope, self._card(plan, one, None), names.exchange(plan.queue), key, expiration_ms=expiration)
+                pack(envelope, self._header(plan, one, None), names.exchange(plan.queue), key, expiration_ms=expiration)
             ]
         messages = []
         for group in targets:
-            card = self._card(plan, one, group)
+            header = self._header(plan, one, group)
             if delay_ms > 0:
                 address = hold_address(delay_ms, names.mark(plan.queue, group))
-                messages.append(pack(envelope, card, *address))
+                messages.append(pack(envelope, header, *address))
             else:
                 expiration = max(one.expiry_ms - plan.now_ms, 0) if one.expiry_ms else None
-                messages.append(pack(envelope, card, "", names.group(plan.queue, group), expiration_ms=expiration))
+                messages.append(pack(envelope, header, "", names.group(plan.queue, group), expiration_ms=expiration))
         return messages
 
     @staticmethod
-    def _card(plan: Plan, one: Numbered, group: str | None) -> Card:
-        return card_of(
+    def _header(plan: PublishPlan, one: Numbered, group: str | None) -> GodwitHeader:
+        return header_of(
             one.envelope,
             epoch=plan.epoch,
             seq=one.seq,

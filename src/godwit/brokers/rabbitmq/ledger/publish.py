@@ -9,7 +9,7 @@ import msgspec
 
 from godwit.brokers.chunks import addresses
 from godwit.brokers.limits import Fill, fits, misfits
-from godwit.brokers.rabbitmq.ledger.books import SENDING, WAITING, Books, GroupBook, QueueBook
+from godwit.brokers.rabbitmq.ledger.transaction import SENDING, WAITING, GroupBook, LedgerTransaction, QueueBook
 from godwit.core.clock import milliseconds
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
@@ -26,7 +26,7 @@ class Numbered(msgspec.Struct, frozen=True):
     dropped: frozenset[GroupName] = frozenset()
 
 
-class Plan(msgspec.Struct, frozen=True):
+class PublishPlan(msgspec.Struct, frozen=True):
     """A chunk that may be sent: what is fresh, what is a repetition, and to which groups it goes."""
 
     queue: str
@@ -45,20 +45,20 @@ class Plan(msgspec.Struct, frozen=True):
         return tuple(group for group in groups if group not in one.dropped) if one.dropped else groups
 
 
-def check_addresses(books: Books, envelopes: Sequence[Envelope]) -> None:
+def check_addresses(tx: LedgerTransaction, envelopes: Sequence[Envelope]) -> None:
     """Refuse a call that names a queue or a group that does not exist."""
     for queue, group in addresses(envelopes):
-        book = books.queue(queue)
+        book = tx.queue(queue)
         if group is not None:
             book.group(group)
 
 
-def reserve(books: Books, chunk: Sequence[Envelope], *, moved: bool) -> Plan:
+def reserve(tx: LedgerTransaction, chunk: Sequence[Envelope], *, moved: bool) -> PublishPlan:
     """Give numbers to what is fresh, check limits, and note what is about to be sent."""
-    book = books.queue(chunk[0].queue)
-    now_ms = books.now(book)
-    fresh = list(chunk) if moved or not book.spec.dedup_window else _fresh(books, book, chunk)
-    dropped = {group.name: _misfits(books, book, group, fresh, moved=moved) for group in book.groups.values()}
+    book = tx.queue(chunk[0].queue)
+    now_ms = tx.now(book)
+    fresh = list(chunk) if moved or not book.spec.dedup_window else _fresh(tx, book, chunk)
+    dropped = {group.name: _misfits(tx, book, group, fresh, moved=moved) for group in book.groups.values()}
     ttl_ms = milliseconds(book.spec.ttl) if book.spec.ttl is not None and not moved else 0
     numbered = []
     for index, envelope in enumerate(fresh):
@@ -73,18 +73,18 @@ def reserve(books: Books, chunk: Sequence[Envelope], *, moved: bool) -> Plan:
                 frozenset(name for name, indexes in dropped.items() if index in indexes),
             )
         )
-    plan = Plan(book.name, book.epoch, tuple(book.groups), tuple(numbered), chunk, now_ms, moved)
-    _note(books, plan)
+    plan = PublishPlan(book.name, book.epoch, tuple(book.groups), tuple(numbered), chunk, now_ms, moved)
+    _note(tx, plan)
     return plan
 
 
-def _fresh(books: Books, book: QueueBook, chunk: Sequence[Envelope]) -> list[Envelope]:
+def _fresh(tx: LedgerTransaction, book: QueueBook, chunk: Sequence[Envelope]) -> list[Envelope]:
     marks = ", ".join("?" * len(chunk))
     known = {
         row[0]
-        for row in books.sql(
+        for row in tx.sql(
             f"SELECT id FROM ids WHERE queue = ? AND until > ? AND id IN ({marks})",  # noqa: S608 (question marks)
-            (book.name, books.now(book), *(envelope.id for envelope in chunk)),
+            (book.name, tx.now(book), *(envelope.id for envelope in chunk)),
         )
     }
     fresh = []
@@ -96,26 +96,26 @@ def _fresh(books: Books, book: QueueBook, chunk: Sequence[Envelope]) -> list[Env
 
 
 def _misfits(
-    books: Books, book: QueueBook, group: GroupBook, fresh: Sequence[Envelope], *, moved: bool
+    tx: LedgerTransaction, book: QueueBook, group: GroupBook, fresh: Sequence[Envelope], *, moved: bool
 ) -> frozenset[int]:
     spec = book.spec
     if fits(spec, Fill(group.depth, group.bytes, 0), len(fresh), sum(one.size for one in fresh)):
         return frozenset()
-    delayed = waiting_later(books, group, books.now(book))
+    delayed = waiting_later(tx, group, tx.now(book))
     fill = Fill(group.depth, group.bytes, delayed)
-    return frozenset(misfits(spec, group.spec, fill, fresh, books.now(book), moved=moved))
+    return frozenset(misfits(spec, group.spec, fill, fresh, tx.now(book), moved=moved))
 
 
-def waiting_later(books: Books, group: GroupBook, now_ms: int) -> int:
+def waiting_later(tx: LedgerTransaction, group: GroupBook, now_ms: int) -> int:
     """Return how many copies of a group wait for their time."""
-    found = books.sql(
+    found = tx.sql(
         "SELECT count(*) FROM copies WHERE queue = ? AND grp = ? AND place = 0 AND ready_at > ?",
         (group.queue, group.name, now_ms),
     ).fetchone()
     return int(found[0])
 
 
-def _note(books: Books, plan: Plan) -> None:
+def _note(tx: LedgerTransaction, plan: PublishPlan) -> None:
     rows = []
     for position, group in enumerate(plan.groups):
         for one in plan.fresh:
@@ -126,34 +126,34 @@ def _note(books: Books, plan: Plan) -> None:
             rows.append(
                 (plan.queue, group, one.seq, envelope.id, envelope.size, SENDING, 0, *which, one.ready_at_ms, 0, 0, 0)
             )
-    books.many(
+    tx.many(
         "INSERT INTO copies (queue, grp, seq, id, size, place, turn, copy, copies, ready_at, attempt, failures,"
         " crashes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows,
     )
 
 
-def withdrawn(books: Books, plan: Plan) -> None:
+def withdrawn(tx: LedgerTransaction, plan: PublishPlan) -> None:
     """Forget a chunk that was not sent; what was delivered all the same stays."""
     if plan.fresh:
-        books.sql(
+        tx.sql(
             "DELETE FROM copies WHERE queue = ? AND seq BETWEEN ? AND ? AND place = ?",
             (plan.queue, plan.fresh[0].seq, plan.fresh[-1].seq, SENDING),
         )
 
 
-def accepted(books: Books, plan: Plan, *, body: bool) -> set[int]:
+def accepted(tx: LedgerTransaction, plan: PublishPlan, *, body: bool) -> set[int]:
     """Write down a confirmed chunk; return the numbers of those that another publisher was faster with."""
-    book = books.find(plan.queue)
+    book = tx.find(plan.queue)
     if book is None:
         return set()  # removed meanwhile, with all it held
-    late = _remember(books, book, plan)
+    late = _remember(tx, book, plan)
     book.published += len(plan.fresh) - len(late)
-    keeps = books.keeps_body(book, auto=body)
+    keeps = tx.keeps_body(book, auto=body)
     for position, name in enumerate(plan.groups):
         group = book.groups.get(name)
         if group is not None:
-            _arrive(books, book, group, position, plan, late, keeps=keeps)
+            _arrive(tx, book, group, position, plan, late, keeps=keeps)
     fresh_ids = {id(one.envelope) for one in plan.fresh if one.seq not in late}
     repeated = []
     for envelope in plan.chunk:
@@ -162,11 +162,11 @@ def accepted(books: Books, plan: Plan, *, body: bool) -> set[int]:
         else:
             repeated.append((envelope.id,))
     book.duplicates += len(repeated)
-    books.journal(book, Event.DUPLICATE, None, None, repeated)
+    tx.journal(book, Event.DUPLICATE, None, None, repeated)
     return late
 
 
-def _remember(books: Books, book: QueueBook, plan: Plan) -> set[int]:
+def _remember(tx: LedgerTransaction, book: QueueBook, plan: PublishPlan) -> set[int]:
     window_ms = milliseconds(book.spec.dedup_window)
     if not window_ms or plan.moved or not plan.fresh:
         return set()
@@ -180,7 +180,7 @@ def _remember(books: Books, book: QueueBook, plan: Plan) -> set[int]:
         )
         for one in plan.fresh
     ]
-    done = books.many(
+    done = tx.many(
         "INSERT INTO ids VALUES (?1, ?2, ?3, ?4) ON CONFLICT (queue, id) DO UPDATE"
         " SET seq = excluded.seq, until = excluded.until WHERE ids.until <= ?5 OR ids.seq = excluded.seq",
         rows,
@@ -189,22 +189,29 @@ def _remember(books: Books, book: QueueBook, plan: Plan) -> set[int]:
         return set()
     late = set()
     for one in plan.fresh:
-        seq = books.sql("SELECT seq FROM ids WHERE queue = ? AND id = ?", (plan.queue, one.envelope.id)).fetchone()[0]
+        seq = tx.sql("SELECT seq FROM ids WHERE queue = ? AND id = ?", (plan.queue, one.envelope.id)).fetchone()[0]
         if seq != one.seq:
             late.add(one.seq)
             # Without a row its copy in RabbitMQ is recognised as done with, and dropped.
-            books.sql("DELETE FROM copies WHERE queue = ? AND seq = ? AND place = ?", (plan.queue, one.seq, SENDING))
+            tx.sql("DELETE FROM copies WHERE queue = ? AND seq = ? AND place = ?", (plan.queue, one.seq, SENDING))
     return late
 
 
 def _arrive(
-    books: Books, book: QueueBook, group: GroupBook, position: int, plan: Plan, late: set[int], *, keeps: bool
+    tx: LedgerTransaction,
+    book: QueueBook,
+    group: GroupBook,
+    position: int,
+    plan: PublishPlan,
+    late: set[int],
+    *,
+    keeps: bool,
 ) -> None:
     if not plan.fresh:
         return
     came = {
         row[0]
-        for row in books.sql(
+        for row in tx.sql(
             "UPDATE copies SET place = ? WHERE queue = ? AND grp = ? AND seq BETWEEN ? AND ? AND place = ?"
             " RETURNING seq",
             (WAITING, book.name, group.name, plan.fresh[0].seq, plan.fresh[-1].seq, SENDING),
@@ -221,9 +228,9 @@ def _arrive(
         elif group.name in one.dropped and one.seq not in late:
             dropped.append((one.envelope.id, one.seq, one.envelope.size))
     group.dropped += len(dropped)
-    books.journal(book, Event.ENQUEUED, group, None, now)
-    books.journal(book, Event.SCHEDULED, group, None, later)
-    books.journal(book, Event.DROPPED, group, None, dropped)
+    tx.journal(book, Event.ENQUEUED, group, None, now)
+    tx.journal(book, Event.SCHEDULED, group, None, later)
+    tx.journal(book, Event.DROPPED, group, None, dropped)
 
 
 def arrival(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
-from godwit.brokers.rabbitmq.ledger import pages
+from godwit.brokers.rabbitmq.ledger import queries
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
 from godwit.core.journal.chunks import Chunk, decode_chunk, rows_of
 from godwit.core.journal.external_journal import JournalStep, JournalWriter
@@ -25,7 +25,7 @@ _IDENTITY: Final = ("event", "group", "message_id", "publish_seq", "attempt", "d
 Seen = set[tuple[Any, ...]]
 
 
-class Teller:
+class JournalForwarder:
     """Hands the ledger's journal on to one writer."""
 
     def __init__(self, ledger: LedgerFile, writer: JournalWriter) -> None:
@@ -35,18 +35,18 @@ class Teller:
 
     async def tell(self) -> int:
         """Hand on what is new, unless another process does; return the number of rows."""
-        turn = await self._ledger.step(lambda books: pages.put(books, _TURN, b"", None, _TURN_LASTS))
+        turn = await self._ledger.step(lambda tx: queries.put(tx, _TURN, b"", None, _TURN_LASTS))
         if turn is None:
             self._certain.clear()  # the other one moves the positions
             return 0
         try:
-            shards = await self._ledger.step(pages.shards)
+            shards = await self._ledger.step(queries.shards)
             return sum([await self._tell(shard) for shard in shards])
         finally:
-            await self._ledger.step(lambda books: pages.delete(books, _TURN))
+            await self._ledger.step(lambda tx: queries.delete(tx, _TURN))
 
     async def _tell(self, shard: str) -> int:
-        after = (await self._ledger.step(lambda books: pages.committed(books, READER))).get(shard)
+        after = (await self._ledger.step(lambda tx: queries.committed(tx, READER))).get(shard)
         told = 0
         while True:
             chunks = [decode_chunk(data) for data in await self._read(shard, after)]
@@ -62,10 +62,10 @@ class Teller:
             self._certain.add(shard)
 
     async def _read(self, shard: str, after: Position | None) -> list[bytes]:
-        return await self._ledger.step(lambda books: pages.read(books, shard, after, ROWS))
+        return await self._ledger.step(lambda tx: queries.read(tx, shard, after, ROWS))
 
     async def _commit(self, shard: str, position: Position) -> None:
-        await self._ledger.step(lambda books: pages.commit(books, READER, shard, position))
+        await self._ledger.step(lambda tx: queries.commit(tx, READER, shard, position))
 
     async def _end_of(self, shard: str) -> Seen:
         """Return what the last rows of the store's journal are about."""

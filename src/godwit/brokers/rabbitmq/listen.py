@@ -6,31 +6,37 @@ from collections.abc import Callable, Sequence
 
 from godwit.brokers.contract import Place
 from godwit.brokers.place_listeners import PlaceListeners
-from godwit.brokers.rabbitmq.hands import Hands
-from godwit.brokers.rabbitmq.intake import Intake
+from godwit.brokers.rabbitmq.consumer import GroupConsumer
+from godwit.brokers.rabbitmq.leases import LeaseTable
 from godwit.core.clock import Clock
 
 
-class Listeners(PlaceListeners):
+class RabbitListeners(PlaceListeners):
     """The first listener at a place makes the server send ahead, the last one ends that."""
 
     def __init__(
-        self, intake: Callable[[Place], Intake], hands: Hands, clock: Clock, care: Callable[[Place], None]
+        self,
+        consumer: Callable[[Place], GroupConsumer],
+        lease_table: LeaseTable,
+        clock: Clock,
+        care: Callable[[Place], None],
     ) -> None:
-        super().__init__(clock, entered=lambda place: intake(place).enter(), left=lambda place: intake(place).leave())
-        self._intake, self._hands, self._care = intake, hands, care
+        super().__init__(
+            clock, entered=lambda place: consumer(place).enter(), left=lambda place: consumer(place).leave()
+        )
+        self._consumer, self._lease_table, self._care = consumer, lease_table, care
 
     def look(self, places: Sequence[Place]) -> None:
         """Wake who listens where something is ready, and watch for leases that run out."""
         for place in places:
             if place not in self._places:
                 continue
-            intake = self._intake(place)
-            if intake.ready:
-                self.wake(place, len(intake.buffer))
-            elif not intake.consuming:
-                intake.begin()
-            due_ms = self._hands.next_due_ms(place)
+            consumer = self._consumer(place)
+            if consumer.ready:
+                self.wake(place, len(consumer.buffer))
+            elif not consumer.consuming:
+                consumer.begin()
+            due_ms = self._lease_table.next_due_ms(place)
             if due_ms is not None:
                 self._arm(place, due_ms)
 

@@ -12,12 +12,12 @@ import pamqp.frame
 from pamqp import commands
 from pamqp.base import Frame
 
-from godwit.brokers.rabbitmq import wire
-from godwit.brokers.rabbitmq.refusals import ServerRefused
-from godwit.brokers.rabbitmq.wire import Incoming, Outgoing
+from godwit.brokers.rabbitmq.amqp import frames
+from godwit.brokers.rabbitmq.amqp.errors import ServerRefused
+from godwit.brokers.rabbitmq.amqp.frames import Incoming, Outgoing
 
 if TYPE_CHECKING:
-    from godwit.brokers.rabbitmq.connection import Connection
+    from godwit.brokers.rabbitmq.amqp.connection import Connection
 
 OPEN: Final = 0
 CONFIRMED: Final = 1
@@ -28,7 +28,7 @@ _method = struct.Struct(">I")
 _WRITE_BYTES: Final = 256 * 1024
 
 
-class Window:
+class ConfirmWindow:
     """Publishes that were sent together, and what became of each."""
 
     __slots__ = ("done", "first", "left", "outcomes", "sent", "unroutable")
@@ -76,11 +76,11 @@ class Channel:
         self._connection = connection
         self._answers: deque[asyncio.Future[Any]] = deque()
         self._published = 0
-        self._windows: deque[Window] = deque()
+        self._windows: deque[ConfirmWindow] = deque()
         self._receive: Callable[[Incoming], None] | None = None
         self._gets: deque[asyncio.Future[tuple[Incoming, int] | None]] = deque()
         self._head: tuple[int, bytes] | None = None
-        self._properties: wire.Properties | None = None
+        self._properties: frames.Properties | None = None
         self._missing = 0
         self._pieces: list[bytes] = []
 
@@ -113,19 +113,19 @@ class Channel:
     async def publish(self, messages: Sequence[Outgoing]) -> bytearray:
         """Send messages as one window; return for each CONFIRMED, REFUSED or UNROUTABLE when all are decided."""
         self._check()
-        window = Window(self._published + 1, messages, asyncio.get_running_loop().create_future())
+        window = ConfirmWindow(self._published + 1, messages, asyncio.get_running_loop().create_future())
         self._windows.append(window)
         self._published += len(messages)
-        frames, size = list[bytes](), 0
+        unsent, size = list[bytes](), 0
         for message in messages:
-            frame = wire.publish(self.number, message, self._connection.frame_max)
-            frames.append(frame)
+            frame = frames.publish(self.number, message, self._connection.frame_max)
+            unsent.append(frame)
             size += len(frame)
             if size > _WRITE_BYTES:
                 # No await inside: the tags of two windows must not mix.
-                self._connection.write(b"".join(frames))
-                frames, size = [], 0
-        self._connection.write(b"".join(frames))
+                self._connection.write(b"".join(unsent))
+                unsent, size = [], 0
+        self._connection.write(b"".join(unsent))
         await self._connection.drained()
         await window.done
         return window.outcomes
@@ -145,7 +145,7 @@ class Channel:
             loop = asyncio.get_running_loop()
             futures: list[asyncio.Future[tuple[Incoming, int] | None]] = [loop.create_future() for _ in range(wanted)]
             self._gets.extend(futures)
-            self._connection.write(wire.get(self.number, queue) * wanted)
+            self._connection.write(frames.get(self.number, queue) * wanted)
             answers = [answer for answer in await asyncio.gather(*futures) if answer is not None]
             found += [incoming for incoming, _ in answers]
             # The first answer says how many are left, so that an empty queue costs one question, not `limit`.
@@ -155,12 +155,12 @@ class Channel:
     def ack(self, tags: Iterable[int]) -> None:
         """Acknowledge deliveries."""
         self._check()
-        self._connection.write(b"".join([wire.ack(self.number, tag) for tag in tags]))
+        self._connection.write(b"".join([frames.ack(self.number, tag) for tag in tags]))
 
     def requeue(self, tags: Iterable[int]) -> None:
         """Give deliveries back to the queue."""
         self._check()
-        self._connection.write(b"".join([wire.nack(self.number, tag, requeue=True) for tag in tags]))
+        self._connection.write(b"".join([frames.nack(self.number, tag, requeue=True) for tag in tags]))
 
     async def close(self) -> None:
         """Close it in good order."""
@@ -192,32 +192,32 @@ class Channel:
 
     def receive(self, kind: int, payload: bytes) -> None:
         """Take one frame of this channel."""
-        if kind == wire.METHOD:
+        if kind == frames.METHOD:
             self._method(_method.unpack_from(payload)[0], payload)
-        elif kind == wire.HEADER:
-            self._missing, self._properties = wire.header(payload)
+        elif kind == frames.HEADER:
+            self._missing, self._properties = frames.header(payload)
             self._pieces = []
             if not self._missing:
                 self._complete()
-        elif kind == wire.BODY:
+        elif kind == frames.BODY:
             self._pieces.append(payload)
             self._missing -= len(payload)
             if self._missing <= 0:
                 self._complete()
 
     def _method(self, method: int, payload: bytes) -> None:
-        if method in (wire.BASIC_DELIVER, wire.BASIC_GET_OK, wire.BASIC_RETURN):
+        if method in (frames.BASIC_DELIVER, frames.BASIC_GET_OK, frames.BASIC_RETURN):
             self._head = (method, payload)
-        elif method in (wire.BASIC_ACK, wire.BASIC_NACK):
-            tag, multiple = wire.tag_of(payload)
-            self._confirm(tag, multiple=multiple, outcome=CONFIRMED if method == wire.BASIC_ACK else REFUSED)
-        elif method == wire.BASIC_GET_EMPTY:
+        elif method in (frames.BASIC_ACK, frames.BASIC_NACK):
+            tag, multiple = frames.tag_of(payload)
+            self._confirm(tag, multiple=multiple, outcome=CONFIRMED if method == frames.BASIC_ACK else REFUSED)
+        elif method == frames.BASIC_GET_EMPTY:
             self._got(None)
         else:
             self._rare(payload)
 
     def _rare(self, payload: bytes) -> None:
-        from godwit.brokers.rabbitmq.connection import unmarshal
+        from godwit.brokers.rabbitmq.amqp.connection import unmarshal
 
         frame = unmarshal(payload, self.number)
         if isinstance(frame, commands.Channel.Close):
@@ -240,15 +240,15 @@ class Channel:
         method, payload = head
         body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces = []
-        if method == wire.BASIC_RETURN:
-            from godwit.brokers.rabbitmq.connection import unmarshal
+        if method == frames.BASIC_RETURN:
+            from godwit.brokers.rabbitmq.amqp.connection import unmarshal
 
             key = unmarshal(payload, self.number).routing_key
             any(window.returned(properties.message_id, key) for window in self._windows)
             return
-        tag, redelivered, key, left = wire.delivered(payload, method)
+        tag, redelivered, key, left = frames.delivered(payload, method)
         incoming = Incoming(tag, redelivered, key, properties, body)
-        if method == wire.BASIC_GET_OK:
+        if method == frames.BASIC_GET_OK:
             self._got((incoming, left))
         elif self._receive is not None:
             self._receive(incoming)

@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from godwit.brokers.contract import Place
-from godwit.brokers.rabbitmq.channel import Channel
-from godwit.brokers.rabbitmq.intake import Intake
-from godwit.brokers.rabbitmq.ledger.taking import Lease
+from godwit.brokers.rabbitmq.amqp.channel import Channel
+from godwit.brokers.rabbitmq.consumer import GroupConsumer
+from godwit.brokers.rabbitmq.ledger.pull import Lease
 from godwit.core.journal.shards import shard_name
 from godwit.core.names import AckId
 
 
-class Held(msgspec.Struct, eq=False):
+class HeldLease(msgspec.Struct, eq=False):
     """One delivery and the channel it came on: only there it can be acknowledged."""
 
     lease: Lease
     channel: Channel
-    intake: Intake
+    consumer: GroupConsumer
 
     def release(self) -> None:
         """Acknowledge the copy in RabbitMQ, if its channel is still there; otherwise the server has it back anyway."""
-        self.intake.held -= 1
+        self.consumer.held -= 1
         if self.channel.alive:
-            self.channel.ack([self.lease.parcel.tag])
+            self.channel.ack([self.lease.inbound.tag])
 
 
 def ack_id_of(lease: Lease) -> AckId:
@@ -40,25 +40,25 @@ def place_of(ack_id: AckId) -> Place | None:
     return (words[0], words[2]) if len(words) == 4 and words[1] == "0" else None  # noqa: PLR2004 (its four parts)
 
 
-class Hands:
+class LeaseTable:
     """All leases of this broker. The renewing thread extends them while the event loop may be busy."""
 
     def __init__(self) -> None:
-        self._held: dict[AckId, Held] = {}
+        self._held: dict[AckId, HeldLease] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._held)
 
-    def add(self, held: Held) -> AckId:
+    def add(self, held: HeldLease) -> AckId:
         """Begin to hold."""
         ack_id = ack_id_of(held.lease)
         with self._lock:
             self._held[ack_id] = held
         return ack_id
 
-    def take(self, ack_id: AckId) -> Held | None:
+    def take(self, ack_id: AckId) -> HeldLease | None:
         """Stop holding; None when it is not held here any more, or its channel is gone."""
         with self._lock:
             held = self._held.pop(ack_id, None)
@@ -92,7 +92,7 @@ class Hands:
                     moved.append((lease, lease.deadline_ms))
         return sorted(moved, key=lambda one: one[0].seq)
 
-    def due(self, place: Place, now_ms: int) -> list[Held]:
+    def due(self, place: Place, now_ms: int) -> list[HeldLease]:
         """Take the leases of a place that have run out, oldest deadline first."""
         with self._lock:
             found = [held for held in self._at(place) if held.lease.deadline_ms <= now_ms]
@@ -127,5 +127,5 @@ class Hands:
                 del self._held[ack_id]
         return [held.lease for held in gone.values()]
 
-    def _at(self, place: Place) -> Iterable[Held]:
+    def _at(self, place: Place) -> Iterable[HeldLease]:
         return [held for held in self._held.values() if (held.lease.queue, held.lease.group) == place]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from godwit.brokers.arguments import groups_or_default, one_server_only
-from godwit.brokers.rabbitmq.ledger.books import DEAD, SENDING, WAITING, Books, QueueBook
+from godwit.brokers.rabbitmq.ledger.transaction import DEAD, SENDING, WAITING, LedgerTransaction, QueueBook
 from godwit.core.errors import AlreadyExistsError, InvalidSetting
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName, is_message_id
@@ -19,9 +19,9 @@ _NO_ORDER = (
 )
 
 
-def wanted(books: Books, spec: QueueSpec, groups: Sequence[GroupSpec]) -> Sequence[GroupSpec]:
+def wanted(tx: LedgerTransaction, spec: QueueSpec, groups: Sequence[GroupSpec]) -> Sequence[GroupSpec]:
     """Return the groups to declare; refuse what cannot be changed or kept, before anything is changed."""
-    book = books.find(spec.name)
+    book = tx.find(spec.name)
     if book is not None and (differs := changed_setting(book.spec, spec, QUEUE_FIXED)):
         raise AlreadyExistsError("Queue", spec.name, differs)
     for group in groups:
@@ -35,65 +35,65 @@ def wanted(books: Books, spec: QueueSpec, groups: Sequence[GroupSpec]) -> Sequen
     return groups_or_default(groups, exists=book is not None)
 
 
-def declare(books: Books, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
+def declare(tx: LedgerTransaction, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:
     """Write a queue and its groups down."""
-    book = books.find(spec.name)
+    book = tx.find(spec.name)
     if book is None:
-        book = books.create_queue(spec)
-        books.journal(book, Event.QUEUE_CREATED, None, None, [(msgspec.json.encode(spec),)])
-    books.change_specs(book, spec, [group for group in groups if group.name in book.groups])
+        book = tx.create_queue(spec)
+        tx.journal(book, Event.QUEUE_CREATED, None, None, [(msgspec.json.encode(spec),)])
+    tx.change_specs(book, spec, [group for group in groups if group.name in book.groups])
     for group in groups:
         if group.name not in book.groups:
-            created = books.create_group(book, group)
-            books.journal(book, Event.GROUP_CREATED, created, None, [(msgspec.json.encode(group),)])
+            created = tx.create_group(book, group)
+            tx.journal(book, Event.GROUP_CREATED, created, None, [(msgspec.json.encode(group),)])
 
 
-def first_spec(books: Books, spec: QueueSpec) -> QueueSpec:
+def first_spec(tx: LedgerTransaction, spec: QueueSpec) -> QueueSpec:
     """Return the settings with which the server's queues were made: those in its first declaration."""
-    book = books.find(spec.name)
+    book = tx.find(spec.name)
     if book is None:
         return spec
-    row = books.sql("SELECT first_spec FROM queues WHERE name = ?", (spec.name,)).fetchone()
+    row = tx.sql("SELECT first_spec FROM queues WHERE name = ?", (spec.name,)).fetchone()
     return msgspec.json.decode(row[0], type=QueueSpec)
 
 
-def remove(books: Books, name: QueueName, group: GroupName | None) -> list[GroupName]:
+def remove(tx: LedgerTransaction, name: QueueName, group: GroupName | None) -> list[GroupName]:
     """Strike out a queue or a group with all it held; return the groups that are gone."""
-    book = books.queue(name)
+    book = tx.queue(name)
     gone = list(book.groups) if group is None else [book.group(group).name]
-    removed = removal(books, book, gone, dead_too=True)
+    removed = removal(tx, book, gone, dead_too=True)
     for one in gone:
         for table in ("copies", "letters"):
-            books.sql(f"DELETE FROM {table} WHERE queue = ? AND grp = ?", (name, one))  # noqa: S608 (our own names)
-        books.sql("UPDATE groups SET declared = 0 WHERE queue = ? AND name = ?", (name, one))
+            tx.sql(f"DELETE FROM {table} WHERE queue = ? AND grp = ?", (name, one))  # noqa: S608 (our own names)
+        tx.sql("UPDATE groups SET declared = 0 WHERE queue = ? AND name = ?", (name, one))
     if group is None:
-        books.sql("DELETE FROM ids WHERE queue = ?", (name,))
-        books.sql("UPDATE queues SET declared = 0 WHERE name = ?", (name,))
-        books.journal(book, Event.QUEUE_REMOVED, None, None, [removed])
+        tx.sql("DELETE FROM ids WHERE queue = ?", (name,))
+        tx.sql("UPDATE queues SET declared = 0 WHERE name = ?", (name,))
+        tx.journal(book, Event.QUEUE_REMOVED, None, None, [removed])
         for one in gone:
             del book.groups[one]
     else:
         taken = book.groups.pop(group)
         taken.depth = 0
-        books.journal(book, Event.GROUP_REMOVED, taken, None, [removed])
-    books.forget(book)
+        tx.journal(book, Event.GROUP_REMOVED, taken, None, [removed])
+    tx.forget(book)
     return gone
 
 
-def removal(books: Books, book: QueueBook, groups: Sequence[GroupName], *, dead_too: bool) -> tuple[Any, ...]:
+def removal(tx: LedgerTransaction, book: QueueBook, groups: Sequence[GroupName], *, dead_too: bool) -> tuple[Any, ...]:
     """Return count and numbers of the copies in these groups that are about to go, as the journal tells it."""
     count, first, last = 0, None, None
     for group in groups:
         places = (SENDING,) if dead_too else (SENDING, 1, DEAD)
         marks = ", ".join("?" * len(places))
-        found = books.sql(
+        found = tx.sql(
             f"SELECT count(*), min(seq), max(seq) FROM copies WHERE queue = ? AND grp = ? AND place NOT IN ({marks})",  # noqa: S608
             (book.name, group, *places),
         ).fetchone()
         parts = [found]
         if dead_too:
             parts.append(
-                books.sql(
+                tx.sql(
                     "SELECT count(*), min(seq), max(seq) FROM letters WHERE queue = ? AND grp = ?", (book.name, group)
                 ).fetchone()
             )
@@ -105,41 +105,39 @@ def removal(books: Books, book: QueueBook, groups: Sequence[GroupName], *, dead_
     return count, first, last
 
 
-def purge(books: Books, name: QueueName, group: GroupName | None) -> tuple[int, list[GroupName]]:
+def purge(tx: LedgerTransaction, name: QueueName, group: GroupName | None) -> tuple[int, list[GroupName]]:
     """Strike out what waits; return how many copies, and the groups to empty on the server."""
-    book = books.queue(name)
+    book = tx.queue(name)
     groups = list(book.groups.values()) if group is None else [book.group(group)]
     purged = 0
     for one in groups:
-        removed = removal(books, book, [one.name], dead_too=False)
-        size = books.sql(
+        removed = removal(tx, book, [one.name], dead_too=False)
+        size = tx.sql(
             "SELECT coalesce(sum(size), 0) FROM copies WHERE queue = ? AND grp = ? AND place = ?",
             (name, one.name, WAITING),
         ).fetchone()[0]
         # What is just being sent goes too: the server cannot tell it from what was there before.
-        books.sql(
-            "DELETE FROM copies WHERE queue = ? AND grp = ? AND place IN (?, ?)", (name, one.name, WAITING, SENDING)
-        )
+        tx.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND place IN (?, ?)", (name, one.name, WAITING, SENDING))
         if removed[0]:
             one.depth -= removed[0]
             one.bytes -= size
             purged += removed[0]
-            books.journal(book, Event.PURGED, one, None, [removed])
+            tx.journal(book, Event.PURGED, one, None, [removed])
     return purged, [one.name for one in groups]
 
 
-def cancel(books: Books, name: QueueName, message_id: str) -> bool:
+def cancel(tx: LedgerTransaction, name: QueueName, message_id: str) -> bool:
     """Strike out a message wherever it waits; RabbitMQ's copy is dropped when it comes."""
-    book = books.queue(name)
+    book = tx.queue(name)
     found = False
     for group in book.groups.values() if is_message_id(message_id) else ():
-        rows = books.sql(
+        rows = tx.sql(
             "SELECT seq, size FROM copies WHERE queue = ? AND id = ? AND grp = ? AND place = ?",
             (name, message_id, group.name, WAITING),
         ).fetchall()
         for seq, size in rows:
-            books.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", (name, group.name, seq))
+            tx.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", (name, group.name, seq))
             group.leave(size)
-        books.journal(book, Event.CANCELLED, group, None, [(message_id, seq) for seq, _ in rows])
+        tx.journal(book, Event.CANCELLED, group, None, [(message_id, seq) for seq, _ in rows])
         found = found or bool(rows)
     return found

@@ -9,13 +9,13 @@ import msgspec
 
 from godwit.brokers.arguments import check_limit, check_reader
 from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
-from godwit.brokers.rabbitmq.ledger import letters as book_of_letters
-from godwit.brokers.rabbitmq.ledger import pages
-from godwit.brokers.rabbitmq.ledger.books import Books
+from godwit.brokers.rabbitmq.layout.message import header_of, pack
+from godwit.brokers.rabbitmq.layout.topology import Names
+from godwit.brokers.rabbitmq.ledger import dead_letters as book_of_letters
+from godwit.brokers.rabbitmq.ledger import queries
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
-from godwit.brokers.rabbitmq.parcels import card_of, pack
-from godwit.brokers.rabbitmq.returning import Returner
-from godwit.brokers.rabbitmq.topology import Names
+from godwit.brokers.rabbitmq.ledger.transaction import LedgerTransaction
+from godwit.brokers.rabbitmq.resend import Resender
 from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
 
@@ -26,8 +26,8 @@ Drain = Callable[[], Awaitable[int]]
 class RabbitDeadLetters:
     """Messages given up on: the dead letter queues hand them over to the ledger, which is then the truth."""
 
-    def __init__(self, ledger: LedgerFile, returner: Returner, names: Names, *, drain: Drain, body: bool) -> None:
-        self._ledger, self._returner, self._names, self._drain, self._body = ledger, returner, names, drain, body
+    def __init__(self, ledger: LedgerFile, resender: Resender, names: Names, *, drain: Drain, body: bool) -> None:
+        self._ledger, self._resender, self._names, self._drain, self._body = ledger, resender, names, drain, body
 
     async def page(
         self, name: QueueName, *, group: GroupName | None = None, after: LetterId | None = None, limit: int = 100
@@ -35,21 +35,21 @@ class RabbitDeadLetters:
         """List those of a queue, or of all queues that share the dead letter queue `name`."""
         limit = check_limit(limit)
         await self._drain()
-        return await self._ledger.step(lambda books: book_of_letters.page(books, name, group, after, limit))
+        return await self._ledger.step(lambda tx: book_of_letters.page(tx, name, group, after, limit))
 
     async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
         """Make them ready again, counters at zero, history kept; return those that do not exist."""
         await self._drain()
 
-        def begin(books: Books) -> tuple[list[book_of_letters.Revived], list[LetterId]]:
-            claimed, unknown = book_of_letters.claim(books, letters)
-            return book_of_letters.revive(books, claimed), unknown
+        def begin(tx: LedgerTransaction) -> tuple[list[book_of_letters.Revived], list[LetterId]]:
+            claimed, unknown = book_of_letters.claim(tx, letters)
+            return book_of_letters.revive(tx, claimed), unknown
 
         revived, unknown = await self._ledger.step(begin)
         copies = []
         for one in revived:
             stored = one.claimed.stored
-            card = card_of(
+            header = header_of(
                 stored.envelope,
                 epoch=one.epoch,
                 seq=one.seq,
@@ -58,24 +58,24 @@ class RabbitDeadLetters:
                 group=one.claimed.group,
                 bypass=True,
             )
-            card = msgspec.structs.replace(card, errors=stored.card.errors)
-            copies.append(pack(stored.envelope, card, "", self._names.group(one.claimed.queue, one.claimed.group)))
+            header = msgspec.structs.replace(header, errors=stored.header.errors)
+            copies.append(pack(stored.envelope, header, "", self._names.group(one.claimed.queue, one.claimed.group)))
         try:
             if copies:
-                await self._returner.deliver(copies)
+                await self._resender.deliver(copies)
         except BaseException:
-            self._ledger.post(lambda books: book_of_letters.not_replayed(books, revived))
+            self._ledger.post(lambda tx: book_of_letters.not_replayed(tx, revived))
             raise
-        await self._ledger.step(lambda books: book_of_letters.replayed(books, revived, body=self._body))
+        await self._ledger.step(lambda tx: book_of_letters.replayed(tx, revived, body=self._body))
         return unknown
 
     async def discard(self, letters: Sequence[LetterId]) -> list[LetterId]:
         """Delete them; return those that do not exist."""
         await self._drain()
 
-        def step(books: Books) -> list[LetterId]:
-            claimed, unknown = book_of_letters.claim(books, letters)
-            book_of_letters.strike(books, claimed, None)
+        def step(tx: LedgerTransaction) -> list[LetterId]:
+            claimed, unknown = book_of_letters.claim(tx, letters)
+            book_of_letters.strike(tx, claimed, None)
             return unknown
 
         return await self._ledger.step(step, durable=True)
@@ -89,35 +89,35 @@ class RabbitJournal:
 
     async def shards(self) -> Mapping[str, ShardEnds]:
         """Say what each shard holds."""
-        return await self._ledger.step(pages.shards)
+        return await self._ledger.step(queries.shards)
 
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
         """Return chunks with rows beyond `after`."""
         limit = check_limit(limit)
-        return await self._ledger.step(lambda books: pages.read(books, shard, after, limit))
+        return await self._ledger.step(lambda tx: queries.read(tx, shard, after, limit))
 
     async def trim(self) -> int:
         """Drop what need not be kept."""
-        return await self._ledger.step(pages.trim)
+        return await self._ledger.step(queries.trim)
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
         check_reader(reader, position)
-        await self._ledger.step(lambda books: pages.commit(books, reader, shard, position))
+        await self._ledger.step(lambda tx: queries.commit(tx, reader, shard, position))
 
     async def committed(self, reader: str) -> Mapping[str, Position]:
         """Return how far `reader` has got, by shard."""
         check_reader(reader)
-        return await self._ledger.step(lambda books: pages.committed(books, reader))
+        return await self._ledger.step(lambda tx: queries.committed(tx, reader))
 
     async def forget(self, reader: str) -> None:
         """Release a reader's hold."""
         check_reader(reader)
-        await self._ledger.step(lambda books: pages.forget(books, reader))
+        await self._ledger.step(lambda tx: queries.forget(tx, reader))
 
     async def snapshot(self, queue: QueueName) -> Snapshot:
         """List a queue's copies together with the position that lists them all."""
-        return await self._ledger.step(lambda books: pages.snapshot(books, queue))
+        return await self._ledger.step(lambda tx: queries.snapshot(tx, queue))
 
 
 class RabbitShared:
@@ -128,20 +128,20 @@ class RabbitShared:
 
     async def get(self, key: str) -> SharedEntry | None:
         """Return the value, or None when it is missing or past its ttl."""
-        return await self._ledger.step(lambda books: pages.get(books, key))
+        return await self._ledger.step(lambda tx: queries.get(tx, key))
 
     async def put(self, key: str, value: bytes, *, expected: int | None, ttl: timedelta | None = None) -> int | None:
         """Write when the present version is `expected` (None: when missing); return the new version, or None."""
-        return await self._ledger.step(lambda books: pages.put(books, key, value, expected, ttl))
+        return await self._ledger.step(lambda tx: queries.put(tx, key, value, expected, ttl))
 
     async def delete(self, key: str) -> None:
         """Remove the value."""
-        await self._ledger.step(lambda books: pages.delete(books, key))
+        await self._ledger.step(lambda tx: queries.delete(tx, key))
 
     async def scan(self, prefix: str, *, after: str = "", limit: int | None = None) -> Mapping[str, SharedEntry]:
         """Return the values whose key begins with `prefix`, by their keys: those beyond `after`, at most `limit`."""
-        return await self._ledger.step(lambda books: pages.scan(books, prefix, after, limit))
+        return await self._ledger.step(lambda tx: queries.scan(tx, prefix, after, limit))
 
     async def clear(self, first: str, until: str) -> None:
         """Remove the values from the key `first` on, up to `until` without it."""
-        await self._ledger.step(lambda books: pages.clear(books, first, until))
+        await self._ledger.step(lambda tx: queries.clear(tx, first, until))

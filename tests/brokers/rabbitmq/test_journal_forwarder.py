@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from godwit.brokers.contract import Ack
-from godwit.brokers.rabbitmq.telling import identity
+from godwit.brokers.rabbitmq.journal import identity
 from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.external_journal import JournalStep
 from godwit.core.journal.shards import shard_name
@@ -40,7 +40,7 @@ async def test_the_journal_reaches_the_store_and_goes_on_where_it_stopped(rabbit
 
 
 class Forgetful:
-    """A store whose confirmation is lost once: the rows are kept, the teller dies before it notes so."""
+    """A store whose confirmation is lost once: the rows are kept, the forwarder dies before it notes so."""
 
     def __init__(self, store: Store) -> None:
         self._journal = store.journal
