@@ -10,7 +10,7 @@ from hypothesis.stateful import precondition, rule
 from godwit.core.failures.failure import FailureKind
 from tests.properties.machine import Comparison
 from tests.properties.sides import Taken, Word
-from tests.properties.strategies import DELAYS_MS, DRAFTS, LEASES_DRAWN, UNITS, WORKERS, Draft, often
+from tests.properties.strategies import DELAYS_MS, DRAFTS, LEASES_DRAWN, UNITS, WORKERS, Draft, ms, often
 
 LIMITS = st.sampled_from((*(1, 2, 5, 20) * 5, 10_000, 10_001, 0, -1, 1 << 63))
 LEASES = st.sampled_from(LEASES_DRAWN)
@@ -117,6 +117,14 @@ class Working(Comparison):
     @rule(count=st.integers(1, 3), lease_ms=LEASES)
     def extend(self, count: int, lease_ms: int) -> None:
         self.both("extend", self.held[:count], lease_ms)
+
+    @precondition(lambda self: self.held)
+    @rule(gap=st.sampled_from((700, 1_500)))
+    def renew_before_an_outage(self, gap: int) -> None:
+        """Renew what is held by less than the time for which nobody looks after it: forgiven leases move."""
+        self.both("extend", self.held, 300)
+        self.clock.advance(ms(gap))
+        self.both("maintain")
 
     @precondition(lambda self: self.held)
     @rule(steps=st.sampled_from((0, 4, 8)))
