@@ -22,7 +22,7 @@ from godwit.core.messages.message import Message
 from godwit.core.queues import JournalBody, QueueSpec
 from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.contract import Store
-from godwit.store.postgres.recording import prepare
+from godwit.store.postgres.record import prepare
 from godwit.store.urls import connect
 from tests.servers.postgres import DURABLE, PostgresServer, fresh_database, postgres_server
 

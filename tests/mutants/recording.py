@@ -50,7 +50,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="status: of a copy that is open again the ended one is shown",
-        file="store/ahead.py",
+        file="store/journal_tail.py",
         old='        known.setdefault((copy["queue_name"], copy["consumer_group"], copy["publish_seq"]), dict(copy))\n',
         new='        known[copy["queue_name"], copy["consumer_group"], copy["publish_seq"]] = dict(copy)\n',
         tests=set_back("a_recorder_that_finds_the_end_before_its_position_says_so_and_records_what_comes"),

@@ -13,8 +13,8 @@ from godwit.core.fault_points import killer
 from godwit.core.settings import SchedulerSettings, Settings
 from godwit.manager import MessageQueueManager
 from godwit.runtime.scheduler import sender, ticker
-from godwit.store.postgres import schedules as postgres_schedules
-from godwit.store.sqlite import schedules as sqlite_schedules
+from godwit.store.postgres.schedule import schedules as postgres_schedules
+from godwit.store.sqlite.schedule import schedules as sqlite_schedules
 from godwit.store.urls import connect
 
 POINTS = (

@@ -14,8 +14,8 @@ from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.runtime.scheduler import campaigns
 from godwit.runtime.scheduler.campaigns import Loaded, Row
-from godwit.store.postgres import loading as postgres_loading
-from godwit.store.sqlite import loading as sqlite_loading
+from godwit.store.postgres.schedule import campaigns as postgres_loading
+from godwit.store.sqlite.schedule import campaigns as sqlite_loading
 from godwit.store.urls import connect
 
 BATCH = 500

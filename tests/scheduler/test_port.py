@@ -17,7 +17,7 @@ from godwit.core.clock import to_ms
 from godwit.core.errors import InvalidSchedule
 from godwit.core.schedule.schedules import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus, single_id
 from godwit.store.contract import Store
-from godwit.store.schedules import Advance, Loading, Schedules
+from godwit.store.schedules import Loading, ScheduleAdvance, Schedules
 from tests.scheduler.making import HOUR, LEASE, MINUTE, NOON, firing, firing_of, rule
 from tests.store.conformance.harness import StoreHarness
 from tests.store.tables import rows
@@ -83,7 +83,7 @@ async def test_rules_are_listed_by_id_queue_and_status(store: Store) -> None:
     assert [one.id for one in await page(queue="mail", limit=1)] == ["a"]
 
 
-def advance(schedule: Schedule, *, by: timedelta = HOUR) -> Advance:
+def advance(schedule: Schedule, *, by: timedelta = HOUR) -> ScheduleAdvance:
     assert schedule.next_fire_at is not None
     after = _replace(
         schedule,
@@ -91,7 +91,7 @@ def advance(schedule: Schedule, *, by: timedelta = HOUR) -> Advance:
         last_fire_at=schedule.next_fire_at,
         occurrences=schedule.occurrences + 1,
     )
-    return Advance(schedule=after, firings=(firing_of(schedule, to_ms(schedule.next_fire_at)),))
+    return ScheduleAdvance(schedule=after, firings=(firing_of(schedule, to_ms(schedule.next_fire_at)),))
 
 
 async def test_a_due_rule_is_advanced_together_with_its_firings(store: Store) -> None:
@@ -110,7 +110,7 @@ async def test_a_due_rule_is_advanced_together_with_its_firings(store: Store) ->
 async def test_what_decides_and_fails_changes_nothing(store: Store) -> None:
     await store.schedules.add(rule())
 
-    def fail(_schedule: Schedule) -> Advance:
+    def fail(_schedule: Schedule) -> ScheduleAdvance:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -12,7 +12,7 @@ import msgspec
 from godwit.core.messages.envelope import Envelope
 
 
-class Outcome(StrEnum):
+class EffectOutcome(StrEnum):
     """What a claim came to."""
 
     WON = "won"
@@ -20,10 +20,10 @@ class Outcome(StrEnum):
     HELD = "held"
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class EffectClaim(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger's answer: won, done before (with what came of it), or held by somebody else for so long."""
 
-    outcome: Outcome
+    outcome: EffectOutcome
     result: bytes | None = None
     held_for: timedelta = timedelta(0)
 
@@ -34,7 +34,7 @@ class Ledger(Protocol):
     A claim whose holder fell silent is free after `hold`; the same holder gets its own claim again at once.
     """
 
-    async def claim(self, key: str, *, holder: str, hold: timedelta, ttl: timedelta) -> Claim:
+    async def claim(self, key: str, *, holder: str, hold: timedelta, ttl: timedelta) -> EffectClaim:
         """Claim a key for `hold`; a done one is remembered for `ttl`."""
         ...
 
@@ -46,7 +46,7 @@ class Ledger(Protocol):
         """Give a claim back: the effect did not happen."""
         ...
 
-    async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> Claim:
+    async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> EffectClaim:
         """Claim and finish in the application's own transaction: both happen with its effect, or neither."""
         ...
 
@@ -64,7 +64,7 @@ class Waiting(msgspec.Struct, frozen=True):
     tried_before: datetime | None
 
 
-class Backlog(msgspec.Struct, frozen=True):
+class OutboxBacklog(msgspec.Struct, frozen=True):
     """How many messages wait in the outbox, and since when the oldest does."""
 
     waiting: int
@@ -90,7 +90,7 @@ class Outbox(Protocol):
         """Try a message again later: the broker did not take it."""
         ...
 
-    async def backlog(self) -> Backlog:
+    async def backlog(self) -> OutboxBacklog:
         """Say what waits."""
         ...
 

@@ -29,7 +29,7 @@ HistogramRow = tuple[int, str, str | None, str, int, int]
 """Values of `HISTOGRAM_COLUMNS`."""
 
 
-class Advance(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineAdvance(msgspec.Struct, frozen=True, kw_only=True):
     """Rows `first` to `last` of a shard, all of them, `last` having happened at `at_ms`."""
 
     shard: str
@@ -63,7 +63,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one batch changes. `advances` are by pipeline; `lake` owns the files added and removed."""
 
     run_id: str
-    advances: Mapping[str, Sequence[Advance]] = {}
+    advances: Mapping[str, Sequence[PipelineAdvance]] = {}
     staged: Staged | None = None
     lake: str = ""
     add: Sequence[LakeFile] = ()
@@ -153,7 +153,9 @@ class Pipelines(Protocol):
         ...
 
 
-def check(pipeline: str, stored: Mapping[str, Position], advances: Iterable[Advance], *, accept_loss: bool) -> None:
+def check(
+    pipeline: str, stored: Mapping[str, Position], advances: Iterable[PipelineAdvance], *, accept_loss: bool
+) -> None:
     """Compare a batch with the position it goes on from."""
     for advance in advances:
         place = stored.get(advance.shard)

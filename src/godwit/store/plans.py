@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What was staged under a run's id, and what it replaces: the campaign's messages from `start` to `end`."""
 
     run_id: str
@@ -71,7 +71,7 @@ class Plans(Protocol):
         """
         ...
 
-    async def apply(self, plan: Plan, *, now: datetime) -> Applied:
+    async def apply(self, plan: CampaignPlan, *, now: datetime) -> Applied:
         """Make the campaign what was staged. What may already be with the broker is left to a scheduler to cancel.
 
         Raises `StagingLost`, and changes nothing, when not exactly `plan.messages` are staged.
@@ -83,7 +83,7 @@ class Plans(Protocol):
         ...
 
 
-def check_plan(plan: Plan, found: int) -> None:
+def check_plan(plan: CampaignPlan, found: int) -> None:
     """Refuse a plan that is not staged as a whole."""
     if found != plan.messages:
         raise StagingLost(plan.run_id, plan.messages, found)

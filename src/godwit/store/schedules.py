@@ -38,7 +38,7 @@ def until(left: Event, rows: Iterator[Loading]) -> Iterator[Loading]:
         yield row
 
 
-class Advance(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleAdvance(msgspec.Struct, frozen=True, kw_only=True):
     """What a look at a rule leads to: its firings, and the rule as it stands then."""
 
     schedule: Schedule
@@ -60,7 +60,7 @@ class Voided(msgspec.Struct, frozen=True, kw_only=True):
     sent: tuple[Sent, ...] = ()
 
 
-class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleBacklog(msgspec.Struct, frozen=True, kw_only=True):
     """Firings and rules whose time has come and that nobody has sent; `oldest` is the first of these times."""
 
     count: int
@@ -115,7 +115,7 @@ class Schedules(Protocol):
         """
         ...
 
-    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], Advance]) -> int:
+    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance]) -> int:
         """Advance up to `limit` rules due by `until` that nobody else looks at, and store their firings.
 
         `decide` is called inside the transaction and must do nothing but compute. Returns how many rules it was asked.
@@ -199,7 +199,7 @@ class Schedules(Protocol):
 
     # Watching and cleaning
 
-    async def backlog(self, *, now: datetime) -> Backlog:
+    async def backlog(self, *, now: datetime) -> ScheduleBacklog:
         """Say how much is overdue; counted up to 100,000."""
         ...
 

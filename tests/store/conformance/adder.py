@@ -13,8 +13,8 @@ import pyarrow as pa
 from godwit.core.fault_points import killer
 from godwit.core.names import QueueName
 from godwit.store.contract import Store
-from godwit.store.postgres import filling
-from godwit.store.sqlite import loading
+from godwit.store.postgres.schedule import first_plan
+from godwit.store.sqlite.schedule import campaigns
 from godwit.store.urls import connect
 
 CAMPAIGN = "birthdays"
@@ -51,8 +51,8 @@ async def add(store: Store, rows: Sequence[Planned]) -> int:
 
 def work(url: str, rows: Sequence[Planned], fault: str) -> None:
     """Add messages and die."""
-    filling.STEP_ROWS = STEP  # type: ignore[misc]
-    for module in (filling, loading):
+    first_plan.STEP_ROWS = STEP  # type: ignore[misc]
+    for module in (first_plan, campaigns):
         module.fault_point = killer(fault)  # type: ignore[attr-defined]
 
     async def begin() -> None:

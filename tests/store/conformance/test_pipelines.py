@@ -9,7 +9,7 @@ import pytest
 from godwit.core.errors import ManifestMoved, PositionGap, PositionMoved, StagingLost
 from godwit.core.journal.shards import Position
 from godwit.store.contract import Store
-from godwit.store.pipelines import Advance, HistogramRow, LakeFile, MinuteRow, Publication, Staged, new_run_id
+from godwit.store.pipelines import HistogramRow, LakeFile, MinuteRow, PipelineAdvance, Publication, Staged, new_run_id
 from tests.store.conformance.harness import StoreHarness
 
 MINUTE = 1_750_000_020_000  # 2025-06-15T15:07:00Z
@@ -25,12 +25,12 @@ def minute(at_ms: int, group: str | None, *, processed: int = 1, depth: int = 5)
     return (at_ms, "orders", group, 2, processed, 1, 0, 0, 3, 40 * processed, processed, 7, 3, depth)
 
 
-def advance(first: int, last: int, *, epoch: str = "e1", shard: str = "orders#0") -> Advance:
-    return Advance(shard=shard, epoch=epoch, first=first, last=last, at_ms=MINUTE)
+def advance(first: int, last: int, *, epoch: str = "e1", shard: str = "orders#0") -> PipelineAdvance:
+    return PipelineAdvance(shard=shard, epoch=epoch, first=first, last=last, at_ms=MINUTE)
 
 
 async def published(
-    store: Store, number: int, advances: list[Advance], minutes: list[MinuteRow], histogram: list[HistogramRow]
+    store: Store, number: int, advances: list[PipelineAdvance], minutes: list[MinuteRow], histogram: list[HistogramRow]
 ) -> None:
     staged = await store.pipelines.stage(run(number), minutes, histogram)
     await store.pipelines.publish(Publication(run_id=run(number), advances={"analytics": advances}, staged=staged))
@@ -89,7 +89,7 @@ async def test_rows_that_were_published_are_refused_and_nothing_changes(store: S
 
 
 @pytest.mark.parametrize("second", [advance(12, 20), advance(11, 20, epoch="e2")], ids=["a hole", "another epoch"])
-async def test_missing_rows_are_refused_unless_their_loss_is_accepted(store: Store, second: Advance) -> None:
+async def test_missing_rows_are_refused_unless_their_loss_is_accepted(store: Store, second: PipelineAdvance) -> None:
     await store.pipelines.publish(Publication(run_id=run(1), advances={"a": [advance(1, 10)]}))
     lost = Publication(run_id=run(2), advances={"a": [second]})
     with pytest.raises(PositionGap):

@@ -11,9 +11,9 @@ from godwit.core.errors import InvalidSchedule, StagingLost
 from godwit.core.names import QueueName
 from godwit.core.schedule.schedules import campaign_id
 from godwit.store.contract import Store
-from godwit.store.plans import Applied, Plan
-from godwit.store.postgres import plans as postgres_plans
-from godwit.store.sqlite import plans as sqlite_plans
+from godwit.store.plans import Applied, CampaignPlan
+from godwit.store.postgres.schedule import plans as postgres_plans
+from godwit.store.sqlite.schedule import plans as sqlite_plans
 from tests.faults.crew import Crew
 from tests.store.conformance import adder
 from tests.store.conformance.adder import Planned, part
@@ -31,7 +31,7 @@ def planned(key: str, at: datetime = NOW + DAY, message: bytes = b"{}") -> Plann
 async def apply(store: Store, rows: Sequence[Planned], run_id: str = "0000000000001-a", *, extra: int = 0) -> Applied:
     half = len(rows) // 2
     staged = sum([await store.plans.stage(run_id, [part(some)]) for some in (rows[:half], rows[half:])])
-    plan = Plan(
+    plan = CampaignPlan(
         run_id=run_id,
         campaign="birthdays",
         queue=QueueName("birthdays"),
@@ -136,7 +136,7 @@ async def test_what_was_staged_is_forgotten_once_applied(store: Store) -> None:
     await apply(store, [planned("there")])
     with pytest.raises(StagingLost):
         await store.plans.apply(
-            Plan(
+            CampaignPlan(
                 run_id="0000000000001-a",
                 campaign="birthdays",
                 queue=QueueName("birthdays"),

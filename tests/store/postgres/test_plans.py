@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from godwit.store.postgres.database import sql
-from godwit.store.postgres.recording import SETTINGS, prepare
+from godwit.store.postgres.record import SETTINGS, prepare
 from tests.servers.postgres import fresh_database
 
 LOADED = """

@@ -18,7 +18,7 @@ from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.listen import SqliteListeners
-from godwit.brokers.sqlite.side_ports import SqliteDeadLetters, SqliteJournal, SqliteShared
+from godwit.brokers.sqlite.side_ports import SqliteBrokerJournal, SqliteDeadLetters, SqliteShared
 from godwit.brokers.sqlite.stats import stats
 from godwit.brokers.sqlite.wake import Bell
 from godwit.brokers.sqlite.writer.calls import Step
@@ -68,7 +68,7 @@ class SqliteBroker:
         self._opening = asyncio.Lock()
         self._writer: SqliteWriter | None = None
         self.dead_letters = SqliteDeadLetters(self)
-        self.journal = SqliteJournal(self)
+        self.journal = SqliteBrokerJournal(self)
         self.shared = SqliteShared(self)
 
     @classmethod

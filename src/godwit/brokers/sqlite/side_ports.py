@@ -66,7 +66,7 @@ class SqliteDeadLetters:
         return unknown
 
 
-class SqliteJournal:
+class SqliteBrokerJournal:
     """The journal of all queues in the file."""
 
     def __init__(self, file: File) -> None:

@@ -34,7 +34,7 @@ from godwit.pipeline.batch.rollup import advances
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.transforms import audit
-from godwit.store.pipelines import Advance, LakeFile
+from godwit.store.pipelines import LakeFile, PipelineAdvance
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,7 +203,7 @@ def _scopes(state: DataFrame) -> frozenset[AuditScope]:
 
 
 def _scopes_after(
-    known: frozenset[AuditScope], read: Sequence[Advance], groups: Sequence[tuple[str, str, bool]]
+    known: frozenset[AuditScope], read: Sequence[PipelineAdvance], groups: Sequence[tuple[str, str, bool]]
 ) -> frozenset[AuditScope]:
     """Return the scopes after a batch: the newest state of each group, the first row of each shard."""
     first = {(scope.shard, scope.epoch): scope for scope in known if scope.group is None}

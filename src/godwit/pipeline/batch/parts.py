@@ -17,7 +17,7 @@ from godwit.pipeline.lake.files import JOURNAL, Lake
 from godwit.pipeline.source.schema import journal_schema
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.transforms.analytics import COLUMNS, partials
-from godwit.store.pipelines import Advance, LakeFile, Staged
+from godwit.store.pipelines import LakeFile, PipelineAdvance, Staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ ANALYTICS: Final = "analytics"
 class PreparedPart(msgspec.Struct, frozen=True, kw_only=True):
     """The changes that a part wants published with the batch."""
 
-    advances: Sequence[Advance] = ()
+    advances: Sequence[PipelineAdvance] = ()
     staged: Staged | None = None
     add: Sequence[LakeFile] = ()
     remove: Sequence[str] = ()

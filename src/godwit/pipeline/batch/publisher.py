@@ -22,7 +22,7 @@ from godwit.core.logs import get_logger
 from godwit.pipeline.batch.parts import BatchPart, PreparedPart, rows_beyond
 from godwit.pipeline.source.offsets import acknowledge
 from godwit.pipeline.spark.connections import Connections
-from godwit.store.pipelines import Advance, Publication, new_run_id
+from godwit.store.pipelines import PipelineAdvance, Publication, new_run_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +43,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     rows: int
     lost: int = 0
-    advances: Sequence[Advance] = ()
+    advances: Sequence[PipelineAdvance] = ()
 
 
 class BatchPublisher:
@@ -111,13 +111,13 @@ class BatchPublisher:
         self._report(_outcome(batch, prepared, lost))
         fault_point("pipeline.acknowledged")
 
-    def _lost(self, key: str, advances: Sequence[Advance]) -> int:
+    def _lost(self, key: str, advances: Sequence[PipelineAdvance]) -> int:
         """Return how many rows a part never saw; zero unless loss is accepted."""
         if not self._accept_loss:
             return 0
         positions = self._connections.pipelines(lambda state: state.positions(key))
 
-        def seen(advance: Advance) -> int:
+        def seen(advance: PipelineAdvance) -> int:
             position = positions[advance.shard]
             return position.seq if position.epoch == advance.epoch else 0
 
@@ -167,5 +167,5 @@ def _outcome(batch: int, prepared: dict[str, PreparedPart], lost: int) -> BatchO
     return BatchOutcome(batch=batch, rows=_rows(advances), lost=lost, advances=advances)
 
 
-def _rows(advances: Sequence[Advance]) -> int:
+def _rows(advances: Sequence[PipelineAdvance]) -> int:
     return sum(advance.last - advance.first + 1 for advance in advances)

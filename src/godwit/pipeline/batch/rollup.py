@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from godwit.core.errors import JournalLost
 from godwit.pipeline.transforms.analytics import PROCESSING, WAITING
-from godwit.store.pipelines import Advance, HistogramRow, MinuteRow
+from godwit.store.pipelines import HistogramRow, MinuteRow, PipelineAdvance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _COUNTS = ("enqueued", "originals", "processed", "failed", "retried", "expired", "delivered")
 
 
-def advances(partials: pa.Table, *, accept_loss: bool = False) -> list[Advance]:
+def advances(partials: pa.Table, *, accept_loss: bool = False) -> list[PipelineAdvance]:
     """Return what was read of each shard; raise `JournalLost` when rows between the first and the last are missing.
 
     The sum of seqs is checked besides the count, so that a row present twice cannot make up for a missing one.
@@ -32,7 +32,7 @@ def advances(partials: pa.Table, *, accept_loss: bool = False) -> list[Advance]:
         if not whole and not accept_loss:
             raise JournalLost(row["shard"], f"all rows from {first:,} to {last:,}", f"{n:,} of them")
         read.append(
-            Advance(shard=row["shard"], epoch=row["epoch"], first=first, last=last, at_ms=row["last_at_ms_max"])
+            PipelineAdvance(shard=row["shard"], epoch=row["epoch"], first=first, last=last, at_ms=row["last_at_ms_max"])
         )
     return sorted(read, key=lambda advance: (advance.shard, advance.at_ms))
 

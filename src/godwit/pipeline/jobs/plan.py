@@ -24,7 +24,7 @@ from godwit.pipeline.spark.errors import translate_errors
 from godwit.pipeline.spark.session import LOCAL, spark_session
 from godwit.pipeline.transforms.plan import crowded_minutes, plan_candidates, plan_messages, rejected_users
 from godwit.store.pipelines import new_run_id
-from godwit.store.plans import Applied, Plan
+from godwit.store.plans import Applied, CampaignPlan
 from godwit.store.urls import connect
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _replace_plan(messages: DataFrame, settings: PlanSettings, clock: Clock) -> 
     campaign, horizon, url = settings.campaign, settings.horizon, settings.store_url or ""
     run_id = new_run_id(clock.now_ms(), secrets.token_hex(6))
     count = _write_parts(messages, PlanStager(url, run_id, campaign.name, message_template(campaign)))
-    whole = Plan(
+    whole = CampaignPlan(
         run_id=run_id,
         campaign=campaign.name,
         queue=QueueName(campaign.queue),
@@ -179,7 +179,7 @@ def _write_parts(messages: DataFrame, write: PlanAdder | PlanStager) -> int:
     return sum(row["written"] for row in messages.select(*PLANNED).mapInArrow(write, "written long").collect())
 
 
-async def _apply_to(url: str, run_id: str, whole: Plan, clock: Clock) -> Applied:
+async def _apply_to(url: str, run_id: str, whole: CampaignPlan, clock: Clock) -> Applied:
     async with connect(url) as store:
         try:
             return await store.plans.apply(whole, now=from_ms(clock.now_ms()))

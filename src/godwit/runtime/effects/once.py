@@ -21,7 +21,7 @@ from godwit.core.errors import EffectHeld, InvalidSetting
 from godwit.core.failures.judgement import Retry
 from godwit.core.logs import get_logger
 from godwit.core.messages.message import Message
-from godwit.store.effects import Ledger, Outcome
+from godwit.store.effects import EffectOutcome, Ledger
 
 DEFAULT_TTL: Final = timedelta(days=7)
 DEFAULT_HOLD: Final = timedelta(minutes=5)
@@ -76,10 +76,10 @@ class Once:
             claim = await self._ledger.finish_within(self._connection, self._key, holder=self._holder, ttl=self._ttl)
         else:
             claim = await self._ledger.claim(self._key, holder=self._holder, hold=self._hold, ttl=self._ttl)
-        if claim.outcome is Outcome.HELD:
+        if claim.outcome is EffectOutcome.HELD:
             raise EffectHeld(self._key, claim.held_for.total_seconds())
         result = None if claim.result is None else msgspec.json.decode(claim.result)
-        self._turn = Turn(ours=claim.outcome is Outcome.WON, result=result)
+        self._turn = Turn(ours=claim.outcome is EffectOutcome.WON, result=result)
         return self._turn
 
     async def __aexit__(

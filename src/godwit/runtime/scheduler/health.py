@@ -11,7 +11,7 @@ import msgspec
 from godwit.brokers.contract import Shared
 from godwit.core.clock import Clock, milliseconds, to_ms
 from godwit.core.errors import GodwitError
-from godwit.store.schedules import Backlog
+from godwit.store.schedules import ScheduleBacklog
 from godwit.telemetry.health import Check, HealthCheck
 
 PREFIX: Final = "scheduler/"
@@ -52,7 +52,7 @@ class SchedulerHealth:
         self.last: SchedulerEntry | None = None
         self.last_error: str | None = None
 
-    async def ticked(self, backlog: Backlog) -> None:
+    async def ticked(self, backlog: ScheduleBacklog) -> None:
         """Tell that a tick went well."""
         now_ms = self._clock.now_ms()
         lag = 0.0 if backlog.oldest is None else max(0, now_ms - to_ms(backlog.oldest)) / 1_000
@@ -85,7 +85,7 @@ async def schedulers(shared: Shared) -> list[SchedulerEntry]:
 
 
 def scheduler_check(
-    shared: Shared, *, backlog: Callable[[], Awaitable[Backlog]], every: timedelta, clock: Clock
+    shared: Shared, *, backlog: Callable[[], Awaitable[ScheduleBacklog]], every: timedelta, clock: Clock
 ) -> HealthCheck:
     """Be content while a scheduler ticks and nothing is overdue, or while there is nothing to schedule."""
 

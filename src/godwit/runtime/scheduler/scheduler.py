@@ -32,7 +32,7 @@ from godwit.runtime.scheduler.recovery import Ask, Doubts
 from godwit.runtime.scheduler.recurring import RecurringSchedules, misfire_of
 from godwit.runtime.scheduler.sender import Sender
 from godwit.runtime.scheduler.ticker import Ticked, Ticker
-from godwit.store.schedules import Backlog, CampaignState, Schedules
+from godwit.store.schedules import CampaignState, ScheduleBacklog, Schedules
 from godwit.telemetry.health import HealthCheck
 
 Prepare = Callable[[Message], Envelope]
@@ -278,7 +278,7 @@ class MessageScheduler:
     def check(self) -> HealthCheck:
         """Return the health check of all schedulers: one ticks, and nothing is overdue."""
 
-        async def backlog() -> Backlog:
+        async def backlog() -> ScheduleBacklog:
             return await self._schedules.backlog(now=self._now)
 
         every = self._settings.precision

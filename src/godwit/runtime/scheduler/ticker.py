@@ -25,7 +25,7 @@ from godwit.core.schedule.zones import zone
 from godwit.core.settings import SchedulerSettings
 from godwit.runtime.scheduler.health import SchedulerHealth
 from godwit.runtime.scheduler.sender import Sender
-from godwit.store.schedules import Advance, Schedules
+from godwit.store.schedules import ScheduleAdvance, Schedules
 
 RULES_AT_ONCE: Final = 100
 FIRES_AT_ONCE: Final = 1_000
@@ -120,7 +120,7 @@ class Ticker:
             if not count:
                 return planned
 
-    def _advance(self, schedule: Schedule, now_ms: int, until_ms: int) -> Advance:
+    def _advance(self, schedule: Schedule, now_ms: int, until_ms: int) -> ScheduleAdvance:
         found = plan(schedule, now_ms=now_ms, until_ms=until_ms, grace=self._grace, most=FIRES_AT_ONCE)
         fires = found.fires_ms
         last_at = from_ms(fires[-1]) if fires else schedule.last_fire_at
@@ -132,7 +132,7 @@ class Ticker:
             occurrences=schedule.occurrences + len(fires),
             skipped=schedule.skipped + found.skipped,
         )
-        return Advance(schedule=after, firings=tuple(firing_at(schedule, one) for one in fires))
+        return ScheduleAdvance(schedule=after, firings=tuple(firing_at(schedule, one) for one in fires))
 
     async def _send(self, until_ms: int) -> int:
         sent = 0

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from godwit.core.errors import ExtraRequired, SchemaOutdated, SchemaTooNew, StoreClosed
 from godwit.store.contract import Migration, SchemaStatus
-from godwit.store.postgres.translating import translated
-from godwit.store.scripts import migrations, statement
+from godwit.store.postgres.errors import translated
+from godwit.store.sql_files import migrations, statement
 
 try:
     import asyncpg

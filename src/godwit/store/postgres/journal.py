@@ -17,7 +17,7 @@ from godwit.core.journal.external_journal import JournalStep, KeptShard
 from godwit.core.journal.shards import Position
 from godwit.store.chunks import cut, packed, start_of
 from godwit.store.postgres.database import PostgresDatabase, sql
-from godwit.store.postgres.days import Days
+from godwit.store.postgres.day_partitions import DayPartitions
 
 NUMBERED_AT_ONCE: Final = 5_000
 
@@ -27,7 +27,7 @@ class PostgresJournal:
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._days = Days("journal_chunks")
+        self._days = DayPartitions("journal_chunks")
         self._shards: set[str] = set()
 
     async def append(self, shard: str, steps: Sequence[JournalStep]) -> None:

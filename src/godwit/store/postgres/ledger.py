@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from godwit.core.errors import InvalidSetting
-from godwit.store.effects import Claim, Outcome
+from godwit.store.effects import EffectClaim, EffectOutcome
 from godwit.store.postgres.database import PostgresDatabase, sql
 
 
@@ -18,11 +18,11 @@ class PostgresLedger:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def claim(self, key: str, *, holder: str, hold: timedelta, ttl: timedelta) -> Claim:
+    async def claim(self, key: str, *, holder: str, hold: timedelta, ttl: timedelta) -> EffectClaim:
         async with self._database.connection("claiming a key") as connection:
             while True:
                 if await connection.fetchrow(sql("ledger/claim"), key, holder, hold, ttl) is not None:
-                    return Claim(outcome=Outcome.WON)
+                    return EffectClaim(outcome=EffectOutcome.WON)
                 if (found := await _look(connection, key)) is not None:
                     return found
 
@@ -34,25 +34,25 @@ class PostgresLedger:
     async def release(self, key: str, *, holder: str) -> None:
         await self._database.fetch("releasing a key", "ledger/release", key, holder)
 
-    async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> Claim:
+    async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> EffectClaim:
         check_transaction(connection)
         with self._database.translating("finishing a key"):
             if await connection.fetchrow(sql("ledger/finish_at_once"), key, holder, ttl) is not None:
-                return Claim(outcome=Outcome.WON)
-            return await _look(connection, key) or Claim(outcome=Outcome.HELD)
+                return EffectClaim(outcome=EffectOutcome.WON)
+            return await _look(connection, key) or EffectClaim(outcome=EffectOutcome.HELD)
 
     async def sweep(self, *, limit: int = 10_000) -> int:
         return len(await self._database.fetch("sweeping the ledger", "ledger/sweep", limit))
 
 
-async def _look(connection: Any, key: str) -> Claim | None:
+async def _look(connection: Any, key: str) -> EffectClaim | None:
     """Return what is known of a key; None when it was forgotten a moment ago."""
     row = await connection.fetchrow(sql("ledger/look"), key)
     if row is None:
         return None
     if row["status"] == "done":
-        return Claim(outcome=Outcome.DONE, result=None if row["result"] is None else row["result"].encode())
-    return Claim(outcome=Outcome.HELD, held_for=row["held_for"])
+        return EffectClaim(outcome=EffectOutcome.DONE, result=None if row["result"] is None else row["result"].encode())
+    return EffectClaim(outcome=EffectOutcome.HELD, held_for=row["held_for"])
 
 
 def check_transaction(connection: Any) -> None:

@@ -10,11 +10,11 @@ from godwit.core.clock import from_ms
 from godwit.core.journal.changes import Address, Batch, Census
 from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import MessageStatus
-from godwit.store.ahead import laid_over
+from godwit.store.journal_tail import laid_over
 from godwit.store.postgres.database import PostgresDatabase, sql
-from godwit.store.postgres.days import Days
-from godwit.store.postgres.recording import NAME_LENGTH, PostgresRecording
-from godwit.store.viewing import message_status
+from godwit.store.postgres.day_partitions import DayPartitions
+from godwit.store.postgres.record import NAME_LENGTH, PostgresRecording
+from godwit.store.status import message_status
 
 _HISTORY: Final = ("queue_messages_history", "queue_deliveries_history", "schedule_firings_history")
 _MINUTES: Final = ("queue_analytics_minute", "queue_analytics_histogram")
@@ -67,4 +67,4 @@ class PostgresMessages:
         day = (datetime.now(UTC) - keep).date()
         async with self._database.connection("dropping old history") as connection:
             await connection.execute("SET lock_timeout = '5s'")  # whoever waits behind a DROP waits as long as it does
-            return len(await Days(*_HISTORY, *_MINUTES).drop_before(connection, day))
+            return len(await DayPartitions(*_HISTORY, *_MINUTES).drop_before(connection, day))

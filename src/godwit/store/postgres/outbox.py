@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from godwit.core.messages.envelope import Envelope
-from godwit.store.effects import Backlog, Waiting, packed_envelope, unpacked_envelope
+from godwit.store.effects import OutboxBacklog, Waiting, packed_envelope, unpacked_envelope
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.ledger import check_transaction
 
@@ -38,6 +38,6 @@ class PostgresOutbox:
     async def postpone(self, number: int, *, delay: timedelta, error: str) -> None:
         await self._database.fetch("postponing in the outbox", "outbox/postpone", number, delay, error)
 
-    async def backlog(self) -> Backlog:
+    async def backlog(self) -> OutboxBacklog:
         row = await self._database.fetchrow("counting the outbox", "outbox/backlog")
-        return Backlog(row["waiting"], row["oldest"]) if row is not None else Backlog(0, None)
+        return OutboxBacklog(row["waiting"], row["oldest"]) if row is not None else OutboxBacklog(0, None)

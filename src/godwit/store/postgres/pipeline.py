@@ -14,11 +14,11 @@ from godwit.core.journal.shards import Position
 from godwit.store.pipelines import (
     HISTOGRAM_COLUMNS,
     MINUTE_COLUMNS,
-    Advance,
     DayNumbers,
     HistogramRow,
     LakeFile,
     MinuteRow,
+    PipelineAdvance,
     PipelinePlace,
     Publication,
     Staged,
@@ -28,7 +28,7 @@ from godwit.store.pipelines import (
     oldest_wanted,
 )
 from godwit.store.postgres.database import PostgresDatabase, sql
-from godwit.store.postgres.days import Days
+from godwit.store.postgres.day_partitions import DayPartitions
 
 
 class PostgresPipelines:
@@ -36,7 +36,7 @@ class PostgresPipelines:
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._days = Days("queue_analytics_minute", "queue_analytics_histogram")
+        self._days = DayPartitions("queue_analytics_minute", "queue_analytics_histogram")
 
     async def positions(self, pipeline: str) -> Mapping[str, Position]:
         rows = await self._database.fetch("reading a pipeline's position", "pipeline/positions", pipeline)
@@ -106,7 +106,7 @@ async def _copy(
     await connection.copy_records_to_table(table, records=records, columns=["run_id", *columns])
 
 
-async def _advance(connection: asyncpg.Connection, pipeline: str, advances: Sequence[Advance]) -> None:
+async def _advance(connection: asyncpg.Connection, pipeline: str, advances: Sequence[PipelineAdvance]) -> None:
     places = [(one.shard, one.epoch, one.last, one.at_ms) for one in advances]
     if places:
         await connection.execute(sql("pipeline/advance"), pipeline, *map(list, zip(*places, strict=True)))

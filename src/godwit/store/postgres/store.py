@@ -9,12 +9,12 @@ from godwit.store.postgres.database import POOL_SIZE, PostgresDatabase
 from godwit.store.postgres.journal import PostgresJournal
 from godwit.store.postgres.ledger import PostgresLedger
 from godwit.store.postgres.messages import PostgresMessages
-from godwit.store.postgres.migrating import PostgresMigrations
+from godwit.store.postgres.migrate import PostgresMigrations
 from godwit.store.postgres.outbox import PostgresOutbox
 from godwit.store.postgres.pipeline import PostgresPipelines
-from godwit.store.postgres.plans import PostgresPlans
-from godwit.store.postgres.recording import SETTINGS, PostgresRecording, prepare
-from godwit.store.postgres.schedules import PostgresSchedules
+from godwit.store.postgres.record import SETTINGS, PostgresRecording, prepare
+from godwit.store.postgres.schedule.plans import PostgresPlans
+from godwit.store.postgres.schedule.schedules import PostgresSchedules
 
 
 class PostgresStore:

@@ -1,4 +1,20 @@
-"""The store in a SQLite file, usually the broker's own."""
+"""The store in a SQLite file, usually the broker's own.
+
+Modules:
+
+    store         the SQLite store, its parts put together
+    file          one file: a thread that writes under the file lock, a thread that reads
+    journal       a journal for brokers that cannot keep one, on one machine
+    messages      where each message stands, in the file
+    record        batches of the journal into the file, with the position
+    application   working inside an application's own SQLite transaction
+    ledger        the ledger of effects in a file
+    outbox        the outbox in a file
+    migrate       applies what is pending when a file is first opened
+    errors        from errors of SQLite to ours
+    pipeline      the state of pipelines in a SQLite file
+    many_rows     statements that take many rows of values at once
+"""
 
 from godwit.store.sqlite.store import SqliteStore
 

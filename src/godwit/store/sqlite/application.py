@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from godwit.core.errors import InvalidSetting, SchemaOutdated
+from godwit.store.sqlite.errors import VALUE_ERRORS, translated
 from godwit.store.sqlite.file import SqliteFile
-from godwit.store.sqlite.translating import VALUE_ERRORS, translated
 
 
 async def prepare(connection: Any, file: SqliteFile, table: str) -> None:

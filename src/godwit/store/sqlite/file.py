@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 
 from godwit.core.errors import StoreBusy, StoreClosed
 from godwit.filelock import FileLock
-from godwit.store.scripts import statement
-from godwit.store.sqlite.migrating import upgrade
-from godwit.store.sqlite.translating import VALUE_ERRORS, translated
+from godwit.store.sql_files import statement
+from godwit.store.sqlite.errors import VALUE_ERRORS, translated
+from godwit.store.sqlite.migrate import upgrade
 
 T = TypeVar("T")
 

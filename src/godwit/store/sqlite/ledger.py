@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
-from godwit.store.effects import Claim, Outcome
+from godwit.store.effects import EffectClaim, EffectOutcome
 from godwit.store.sqlite.application import inside, prepare
 from godwit.store.sqlite.file import SqliteFile, sql
 
@@ -19,8 +19,8 @@ class SqliteLedger:
         self._file = file
         self._clock = clock
 
-    async def claim(self, key: str, *, holder: str, hold: timedelta, ttl: timedelta) -> Claim:
-        def write(connection: sqlite3.Connection) -> Claim:
+    async def claim(self, key: str, *, holder: str, hold: timedelta, ttl: timedelta) -> EffectClaim:
+        def write(connection: sqlite3.Connection) -> EffectClaim:
             now = self._clock.now_ms()
             facts = {
                 "key": key,
@@ -51,7 +51,7 @@ class SqliteLedger:
         facts = {"key": key, "holder": holder}
         await self._file.write("releasing a key", lambda connection: connection.execute(sql("ledger/release"), facts))
 
-    async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> Claim:
+    async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> EffectClaim:
         await prepare(connection, self._file, "idempotency_ledger")
         with inside(connection, self._file, "finishing a key"):
             now = self._clock.now_ms()
@@ -65,11 +65,11 @@ class SqliteLedger:
         )
 
 
-def _claimed(connection: sqlite3.Connection, name: str, facts: dict[str, Any]) -> Claim:
+def _claimed(connection: sqlite3.Connection, name: str, facts: dict[str, Any]) -> EffectClaim:
     if connection.execute(sql(name), facts).rowcount == 1:
-        return Claim(outcome=Outcome.WON)
+        return EffectClaim(outcome=EffectOutcome.WON)
     row = connection.execute(sql("ledger/look"), {"key": facts["key"], "now": facts["now"]}).fetchone()
     status, _, result, claimed_until = row
     if status == "done":
-        return Claim(outcome=Outcome.DONE, result=None if result is None else result.encode())
-    return Claim(outcome=Outcome.HELD, held_for=timedelta(milliseconds=claimed_until - facts["now"]))
+        return EffectClaim(outcome=EffectOutcome.DONE, result=None if result is None else result.encode())
+    return EffectClaim(outcome=EffectOutcome.HELD, held_for=timedelta(milliseconds=claimed_until - facts["now"]))

@@ -11,10 +11,10 @@ from godwit.core.clock import from_ms, to_ms
 from godwit.core.journal.changes import Address, Batch, Census
 from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import MessageStatus
-from godwit.store.ahead import laid_over
+from godwit.store.journal_tail import laid_over
 from godwit.store.sqlite.file import SqliteFile, sql
-from godwit.store.sqlite.recording import SqliteRecording
-from godwit.store.viewing import message_status
+from godwit.store.sqlite.record import SqliteRecording
+from godwit.store.status import message_status
 
 _TIMES: Final = frozenset({
     "scheduled_at", "processed_at", "expires_at", "created_at", "updated_at", "ready_at", "delivered_at",

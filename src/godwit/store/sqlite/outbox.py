@@ -9,7 +9,7 @@ from typing import Any
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.messages.envelope import Envelope
-from godwit.store.effects import Backlog, Waiting, packed_envelope, unpacked_envelope
+from godwit.store.effects import OutboxBacklog, Waiting, packed_envelope, unpacked_envelope
 from godwit.store.sqlite.application import inside, prepare
 from godwit.store.sqlite.file import SqliteFile, sql
 
@@ -48,9 +48,9 @@ class SqliteOutbox:
         facts = (self._clock.now_ms() + milliseconds(delay), error, number)
         await self._file.write("postponing in the outbox", lambda c: c.execute(sql("outbox/postpone"), facts))
 
-    async def backlog(self) -> Backlog:
+    async def backlog(self) -> OutboxBacklog:
         row = await self._file.read("counting the outbox", lambda c: c.execute(sql("outbox/backlog")).fetchone())
-        return Backlog(row["waiting"], None if row["oldest"] is None else from_ms(row["oldest"]))
+        return OutboxBacklog(row["waiting"], None if row["oldest"] is None else from_ms(row["oldest"]))
 
 
 def _waiting(row: sqlite3.Row) -> Waiting:

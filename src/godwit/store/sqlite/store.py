@@ -11,12 +11,12 @@ from godwit.store.sqlite.file import BUSY_SECONDS, SqliteFile
 from godwit.store.sqlite.journal import SqliteJournal
 from godwit.store.sqlite.ledger import SqliteLedger
 from godwit.store.sqlite.messages import SqliteMessages
-from godwit.store.sqlite.migrating import SqliteMigrations
+from godwit.store.sqlite.migrate import SqliteMigrations
 from godwit.store.sqlite.outbox import SqliteOutbox
 from godwit.store.sqlite.pipeline import SqlitePipelines
-from godwit.store.sqlite.plans import SqlitePlans
-from godwit.store.sqlite.recording import SqliteRecording
-from godwit.store.sqlite.schedules import SqliteSchedules
+from godwit.store.sqlite.record import SqliteRecording
+from godwit.store.sqlite.schedule.plans import SqlitePlans
+from godwit.store.sqlite.schedule.schedules import SqliteSchedules
 
 SCHEME: Final = "sqlite:///"
 

@@ -84,7 +84,7 @@ async def _load(
     fresh = await opened(connection, campaign)
     await connection.execute(STAGING)
     read = added = 0
-    while batch := Batch(campaign, rows, size):
+    while batch := LoadBatch(campaign, rows, size):
         try:
             added += await _stored(connection, campaign, batch, fresh=fresh)
         except asyncpg.UniqueViolationError:
@@ -96,7 +96,7 @@ async def _load(
     return added
 
 
-class Batch:
+class LoadBatch:
     """Rows of one transaction, packed in slices as they are sent, and kept in case they must be sent again."""
 
     def __init__(self, campaign: str, rows: Iterator[Loading], size: int) -> None:
@@ -163,7 +163,7 @@ def _check(campaign: str, status: str) -> None:
         raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
 
 
-async def _stored(connection: asyncpg.Connection, campaign: str, batch: Batch, *, fresh: bool) -> int:
+async def _stored(connection: asyncpg.Connection, campaign: str, batch: LoadBatch, *, fresh: bool) -> int:
     """Store one batch in one transaction, so that a run that is stopped loses at most one batch."""
     async with connection.transaction():
         _check(campaign, await connection.fetchval(sql("schedules/take_campaign"), campaign))
@@ -174,12 +174,12 @@ async def _stored(connection: asyncpg.Connection, campaign: str, batch: Batch, *
     return added
 
 
-async def _merged(connection: asyncpg.Connection, batch: Batch) -> int:
+async def _merged(connection: asyncpg.Connection, batch: LoadBatch) -> int:
     await _copied(connection, "loading", batch, schema="pg_temp")
     return int(await connection.fetchval(sql("schedules/load_again")))
 
 
-async def _copied(connection: asyncpg.Connection, table: str, batch: Batch, *, schema: str | None = None) -> int:
+async def _copied(connection: asyncpg.Connection, table: str, batch: LoadBatch, *, schema: str | None = None) -> int:
     said: str = await connection.copy_to_table(
         table, source=batch.sent(), columns=COLUMNS, schema_name=schema, format="binary"
     )

@@ -15,7 +15,7 @@ from godwit.core.journal.shards import Position
 from godwit.core.journal.vocabulary import Event
 from godwit.store.bodies import facts_of, json_text, spec_facts, without_nul
 from godwit.store.postgres.database import PostgresDatabase, sql
-from godwit.store.postgres.days import Days
+from godwit.store.postgres.day_partitions import DayPartitions
 
 _Y2K_US: Final = 946_684_800_000_000
 _DATA_ERRORS: Final = "22"
@@ -58,7 +58,7 @@ class PostgresRecording:
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._days = Days("queue_messages_history", "queue_deliveries_history")
+        self._days = DayPartitions("queue_messages_history", "queue_deliveries_history")
 
     async def positions(self) -> Mapping[str, Position]:
         rows = await self._database.fetch("reading the recorder's position", "messages/positions")
@@ -82,7 +82,7 @@ class PostgresRecording:
                 async with connection.transaction():
                     await _advance(connection, batch)
                     fault_point("recorder.positioned")
-                    await Writing(connection, batch, careful=careful).carry_out()
+                    await PostgresBatchWrite(connection, batch, careful=careful).carry_out()
                     fault_point("recorder.before_commit")
             except _Overtaken:
                 return False
@@ -125,7 +125,7 @@ async def _advance(connection: asyncpg.Connection, batch: Batch) -> None:
             raise _Overtaken
 
 
-class Writing:
+class PostgresBatchWrite:
     """One batch on its way into the tables; the order of the parts matters."""
 
     def __init__(self, connection: asyncpg.Connection, batch: Batch, *, careful: bool) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from godwit.core.names import QueueName
 from godwit.core.schedule.schedules import campaign_id
-from godwit.store.postgres import PostgresStore, columns
-from godwit.store.postgres.loading import packed
+from godwit.store.postgres import PostgresStore
+from godwit.store.postgres.schedule import copy_columns
+from godwit.store.postgres.schedule.campaigns import packed
 from tests.servers.postgres import fresh_database
 from tests.store.conformance.adder import Planned, part
 
@@ -24,9 +25,9 @@ def test_columns_are_packed_as_rows_are(size: int) -> None:
         Planned(campaign_id("b", key), key, NOW + timedelta(microseconds=7_000_001 * at - 10**13), b"\xff" * (at % 9))
         for at, key in enumerate(keys)
     ]
-    made = columns.firings("b", QueueName("q"), part([rows[0], *rows, rows[0]]).slice(1, size))
+    made = copy_columns.firings("b", QueueName("q"), part([rows[0], *rows, rows[0]]).slice(1, size))
     loading = [(str(one.id), one.key, QueueName("q"), one.deliver_at, one.message) for one in rows]
-    assert b"".join(columns.sent(made)) == packed("b", sorted(loading))
+    assert b"".join(copy_columns.sent(made)) == packed("b", sorted(loading))
 
 
 async def test_a_plan_waits_for_the_one_that_has_begun() -> None:

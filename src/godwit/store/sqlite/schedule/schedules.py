@@ -13,10 +13,10 @@ import msgspec
 from godwit.core.clock import from_ms, to_ms
 from godwit.core.fault_points import fault_point
 from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, ScheduleStatus
-from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Loading, Sent, Voided
+from godwit.store.schedules import CampaignState, Lateness, Loading, ScheduleAdvance, ScheduleBacklog, Sent, Voided
 from godwit.store.sqlite.file import SqliteFile, sql
-from godwit.store.sqlite.loading import load
-from godwit.store.sqlite.schedule_rows import firing_of, firing_values, schedule_of, sent_of, values_of
+from godwit.store.sqlite.schedule.campaigns import load
+from godwit.store.sqlite.schedule.rows import firing_of, firing_values, schedule_of, sent_of, values_of
 
 
 class SqliteSchedules:
@@ -52,7 +52,7 @@ class SqliteSchedules:
 
         return await self._file.write("changing a schedule", step)
 
-    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], Advance]) -> int:
+    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance]) -> int:
         def step(connection: sqlite3.Connection) -> int:
             decided = [decide(schedule_of(row)) for row in _run(connection, "due", to_ms(until), limit)]
             connection.executemany(sql("schedules/advance"), [_advanced(one.schedule) for one in decided])
@@ -166,9 +166,9 @@ class SqliteSchedules:
 
     # Watching and cleaning
 
-    async def backlog(self, *, now: datetime) -> Backlog:
+    async def backlog(self, *, now: datetime) -> ScheduleBacklog:
         (row,) = await self._read("reading the backlog", "backlog", to_ms(now))
-        return Backlog(count=row["count"], oldest=None if row["oldest"] is None else from_ms(row["oldest"]))
+        return ScheduleBacklog(count=row["count"], oldest=None if row["oldest"] is None else from_ms(row["oldest"]))
 
     async def lateness(
         self, *, schedule_id: str | None = None, campaign: str | None = None, since: datetime | None = None

@@ -11,7 +11,7 @@ from godwit.core.errors import InvalidSchedule
 from godwit.core.fault_points import fault_point
 from godwit.core.names import QueueName
 from godwit.store.postgres.database import sql
-from godwit.store.postgres.loading import COLUMNS, STAGING
+from godwit.store.postgres.schedule.campaigns import COLUMNS, STAGING
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,11 +27,11 @@ _PATIENCE_SECONDS: Final = 3_600
 async def fill(connection: asyncpg.Connection, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:
     """Add messages, up to some hundred thousand a transaction; return how many came."""
     # Here, because a store is opened by many who have no Arrow.
-    from godwit.store.postgres import columns
+    from godwit.store.postgres.schedule import copy_columns
 
     count = 0
     for part in _steps(parts):
-        made = columns.firings(campaign, queue, part)
+        made = copy_columns.firings(campaign, queue, part)
         try:
             await _stored(connection, campaign, made, straight=True)
         except asyncpg.UniqueViolationError:
@@ -60,9 +60,9 @@ async def _copied(connection: asyncpg.Connection, made: pa.BinaryArray, *, strai
 
 async def stage(connection: asyncpg.Connection, run_id: str, parts: Iterable[pa.RecordBatch]) -> int:
     """Keep a part of a plan under a run's id, in one piece; return how many messages it has."""
-    from godwit.store.postgres import columns
+    from godwit.store.postgres.schedule import copy_columns
 
-    made = (columns.staged(run_id, part) for part in _steps(parts))
+    made = (copy_columns.staged(run_id, part) for part in _steps(parts))
     return await _copy(connection, "staging_plan", STAGED, made)
 
 
@@ -81,13 +81,13 @@ async def _copy(
 
 
 async def _whole(made: Iterable[pa.BinaryArray]) -> AsyncIterator[bytes | memoryview]:
-    from godwit.store.postgres import columns
+    from godwit.store.postgres.schedule import copy_columns
 
-    yield columns.SIGNATURE
+    yield copy_columns.SIGNATURE
     for one in made:
-        for piece in columns.sent(one):
+        for piece in copy_columns.sent(one):
             yield piece
-    yield columns.END
+    yield copy_columns.END
 
 
 def _steps(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

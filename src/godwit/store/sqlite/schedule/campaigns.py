@@ -19,7 +19,7 @@ from godwit.core.fault_points import fault_point
 from godwit.core.schedule.schedules import ScheduleStatus
 from godwit.store.schedules import Loading, until
 from godwit.store.sqlite.file import SqliteFile, sql
-from godwit.store.sqlite.wide import insert
+from godwit.store.sqlite.many_rows import insert
 
 Values = tuple[str, str, str, int, bytes]
 """Id, key, queue, due time in milliseconds, message."""

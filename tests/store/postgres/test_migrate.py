@@ -22,7 +22,7 @@ from godwit.core.names import MessageId, QueueName
 from godwit.core.queues import QueueSpec
 from godwit.manager import MessageQueueManager
 from godwit.runtime.recorder.recorder import Recorder
-from godwit.store import scripts
+from godwit.store import sql_files
 from godwit.store.contract import Migration
 from godwit.store.postgres.database import PACKAGE
 from tests.project.specification import ROOT
@@ -47,9 +47,9 @@ async def test_upgrading_while_a_recorder_runs_stops_and_loses_nothing(
             async with harness.open() as old, harness.open() as new:
                 recorder = Recorder(broker.journal, old.messages, batch_rows=30, clock=clock)
                 await old.ping()
-                known = scripts.migrations(PACKAGE)
+                known = sql_files.migrations(PACKAGE)
                 monkeypatch.setattr("godwit.store.postgres.database.migrations", lambda _: {**known, NEXT: CHANGE})
-                monkeypatch.setattr("godwit.store.postgres.migrating.migrations", lambda _: {**known, NEXT: CHANGE})
+                monkeypatch.setattr("godwit.store.postgres.migrate.migrations", lambda _: {**known, NEXT: CHANGE})
 
                 async def work() -> None:
                     for _ in range(10):
@@ -71,9 +71,9 @@ async def test_upgrading_while_a_worker_runs_stops_and_loses_nothing(
         async with MessageQueueManager(MemoryBroker(), store=old) as mq, harness.open() as new:
             await mq.broker.declare(QueueSpec(name=QueueName("orders")))
             await old.ping()
-            known = scripts.migrations(PACKAGE)
+            known = sql_files.migrations(PACKAGE)
             monkeypatch.setattr("godwit.store.postgres.database.migrations", lambda _: {**known, NEXT: CHANGE})
-            monkeypatch.setattr("godwit.store.postgres.migrating.migrations", lambda _: {**known, NEXT: CHANGE})
+            monkeypatch.setattr("godwit.store.postgres.migrate.migrations", lambda _: {**known, NEXT: CHANGE})
 
             @mq.consumer("orders", once=lambda message: message.id)
             async def handle(message: Message) -> None:

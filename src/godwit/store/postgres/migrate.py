@@ -10,7 +10,7 @@ from godwit.core.errors import SchemaTooNew
 from godwit.core.fault_points import fault_point
 from godwit.store.contract import Migration, SchemaStatus
 from godwit.store.postgres.database import PACKAGE, PostgresDatabase, schema_status
-from godwit.store.scripts import migrations
+from godwit.store.sql_files import migrations
 
 LOCK: Final = 0x60D317
 """The advisory lock of upgraders; taken for a transaction, so it goes with its holder."""

@@ -15,10 +15,10 @@ from godwit.core.clock import to_ms
 from godwit.core.fault_points import fault_point
 from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
-from godwit.store.plans import Applied, Plan, check_plan
+from godwit.store.plans import Applied, CampaignPlan, check_plan
 from godwit.store.sqlite.file import SqliteFile, sql
-from godwit.store.sqlite.loading import opened, stored
-from godwit.store.sqlite.schedules import dropped
+from godwit.store.sqlite.schedule.campaigns import opened, stored
+from godwit.store.sqlite.schedule.schedules import dropped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ class SqlitePlans:
             count += len(rows)
         return count
 
-    async def apply(self, plan: Plan, *, now: datetime) -> Applied:
+    async def apply(self, plan: CampaignPlan, *, now: datetime) -> Applied:
         await self._file.write("applying a plan", lambda connection: _begun(connection, plan))
         added = moved = cancelled = 0
         after: str | None = ""
@@ -94,12 +94,12 @@ def _stage(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> N
     connection.executemany(sql("plans/stage"), rows)
 
 
-def _begun(connection: sqlite3.Connection, plan: Plan) -> None:
+def _begun(connection: sqlite3.Connection, plan: CampaignPlan) -> None:
     check_plan(plan, connection.execute(sql("plans/count"), (plan.run_id,)).fetchone()[0])
     opened(connection, plan.campaign)
 
 
-def _part(connection: sqlite3.Connection, plan: Plan, after: str) -> tuple[int, int, str | None]:
+def _part(connection: sqlite3.Connection, plan: CampaignPlan, after: str) -> tuple[int, int, str | None]:
     """Apply the next part; return how many were added and moved, and the last id of it, None when it was the last."""
     last: str | None = connection.execute(sql("plans/part"), (plan.run_id, after, AT_ONCE)).fetchone()[0]
     if last is None:
@@ -112,7 +112,7 @@ def _part(connection: sqlite3.Connection, plan: Plan, after: str) -> tuple[int, 
 
 
 def _cancel(
-    connection: sqlite3.Connection, *, plan: Plan, name: str, after: int, now: datetime
+    connection: sqlite3.Connection, *, plan: CampaignPlan, name: str, after: int, now: datetime
 ) -> tuple[int, int | None]:
     """Cancel some of what a statement finds; return how many, and where to go on, None when nothing is left."""
     period = (plan.run_id, plan.campaign, to_ms(max(plan.start, now)), to_ms(plan.end))

@@ -26,7 +26,7 @@ Field: TypeAlias = bytes | np.ndarray | pa.Array
 """A value that all rows share, a matrix with a row of bytes for each, or a column of bytes of any length."""
 
 
-class Messages:
+class MessageColumns:
     """A plan's messages (`id`, a UUID as text, `key`, `deliver_at` and `message`) as fields of COPY."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -43,7 +43,7 @@ def firings(campaign: str, queue: QueueName, batch: pa.RecordBatch) -> pa.Binary
 
     Ids are hashes. In their order each page of the index that holds them is visited once a batch.
     """
-    one = Messages(batch)
+    one = MessageColumns(batch)
     made = rows([one.ids, campaign.encode(), one.key, queue.encode(), one.text, one.due, one.due, one.message])
     order = np.argsort(np.ascontiguousarray(one.ids[:, :8]).view(">u8").ravel().astype(np.uint64))
     return made.take(pa.array(order))
@@ -51,7 +51,7 @@ def firings(campaign: str, queue: QueueName, batch: pa.RecordBatch) -> pa.Binary
 
 def staged(run_id: str, batch: pa.RecordBatch) -> pa.BinaryArray:
     """Return a plan's messages as rows of `staging_plan`."""
-    one = Messages(batch)
+    one = MessageColumns(batch)
     return rows([run_id.encode(), one.ids, one.key, one.due, one.message])
 
 

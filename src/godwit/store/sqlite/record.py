@@ -14,7 +14,7 @@ from godwit.core.journal.vocabulary import Event
 from godwit.core.names import new_message_id
 from godwit.store.bodies import facts_of, json_text, spec_facts
 from godwit.store.sqlite.file import SqliteFile, sql
-from godwit.store.sqlite.wide import insert
+from godwit.store.sqlite.many_rows import insert
 
 _WAITING: Final = ("incoming_deliveries", "ended_messages", "touched_messages")
 
@@ -42,7 +42,7 @@ class SqliteRecording:
         def write(connection: sqlite3.Connection) -> None:
             _advance(connection, batch)
             fault_point("recorder.positioned")
-            Writing(connection, batch).carry_out()
+            SqliteBatchWrite(connection, batch).carry_out()
             fault_point("recorder.before_commit")
 
         try:
@@ -70,7 +70,7 @@ def _advance(connection: sqlite3.Connection, batch: Batch) -> None:
             raise _Overtaken
 
 
-class Writing:
+class SqliteBatchWrite:
     """One batch on its way into the tables; the order of the parts matters.
 
     Every part is a few statements, however many rows: the file stays locked only as long as SQLite works.

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
-from godwit.store.scripts import statement
+from godwit.store.sql_files import statement
 
 PACKAGE: Final = "godwit.store.sqlite"
 AT_ONCE: Final = 32

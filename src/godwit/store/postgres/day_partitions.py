@@ -12,7 +12,7 @@ _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
 
 
-class Days:
+class DayPartitions:
     """The days some tables have parts for, as far as this process knows."""
 
     def __init__(self, *tables: str) -> None:

@@ -13,11 +13,11 @@ import asyncpg
 from godwit.core.fault_points import fault_point
 from godwit.core.names import QueueName
 from godwit.store.pipelines import oldest_wanted
-from godwit.store.plans import Applied, Plan, check_plan
+from godwit.store.plans import Applied, CampaignPlan, check_plan
 from godwit.store.postgres.database import PostgresDatabase, sql
-from godwit.store.postgres.filling import fill, stage
-from godwit.store.postgres.loading import opened
-from godwit.store.postgres.schedules import dropped
+from godwit.store.postgres.schedule.campaigns import opened
+from godwit.store.postgres.schedule.first_plan import fill, stage
+from godwit.store.postgres.schedule.schedules import dropped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,7 @@ class PostgresPlans:
         async with self._database.connection("staging a plan") as connection:
             return await stage(connection, run_id, parts)
 
-    async def apply(self, plan: Plan, *, now: datetime) -> Applied:
+    async def apply(self, plan: CampaignPlan, *, now: datetime) -> Applied:
         async with self._database.connection("looking at a plan") as connection:
             await connection.execute(sql("plans/look"), timeout=_PATIENCE_SECONDS)
         async with self._database.transaction("applying a plan") as connection:
@@ -70,7 +70,7 @@ class PostgresPlans:
             await _discarded(connection, run_id)
 
 
-async def _cancelled(connection: asyncpg.Connection, plan: Plan, now: datetime) -> int:
+async def _cancelled(connection: asyncpg.Connection, plan: CampaignPlan, now: datetime) -> int:
     """Cancel what is no longer planned; return how many."""
     period = (plan.run_id, plan.campaign, max(plan.start, now), plan.end)
     count = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from godwit.core.errors import SchemaTooNew
 from godwit.core.fault_points import fault_point
 from godwit.store.contract import Migration, SchemaStatus
-from godwit.store.scripts import migrations
+from godwit.store.sql_files import migrations
 
 if TYPE_CHECKING:
     from godwit.store.sqlite.file import SqliteFile

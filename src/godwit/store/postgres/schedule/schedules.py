@@ -12,9 +12,9 @@ import asyncpg
 from godwit.core.fault_points import fault_point
 from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, ScheduleStatus
 from godwit.store.postgres.database import PostgresDatabase, sql
-from godwit.store.postgres.loading import load
-from godwit.store.postgres.schedule_rows import firing_of, schedule_of, sent_of, values_of
-from godwit.store.schedules import Advance, Backlog, CampaignState, Lateness, Loading, Sent, Voided
+from godwit.store.postgres.schedule.campaigns import load
+from godwit.store.postgres.schedule.rows import firing_of, schedule_of, sent_of, values_of
+from godwit.store.schedules import CampaignState, Lateness, Loading, ScheduleAdvance, ScheduleBacklog, Sent, Voided
 
 HISTORY: Final = "schedule_firings_history"
 
@@ -51,7 +51,7 @@ class PostgresSchedules:
             await connection.execute(sql("schedules/uncount"), schedule.id, voided.count)
         return voided
 
-    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], Advance]) -> int:
+    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance]) -> int:
         async with self._database.transaction("planning schedules") as connection:
             rows = await connection.fetch(sql("schedules/due"), until, limit)
             decided = [decide(schedule_of(row)) for row in rows]
@@ -169,10 +169,10 @@ class PostgresSchedules:
 
     # Watching and cleaning
 
-    async def backlog(self, *, now: datetime) -> Backlog:
+    async def backlog(self, *, now: datetime) -> ScheduleBacklog:
         row = await self._database.fetchrow("reading the backlog", "schedules/backlog", now)
         assert row is not None  # noqa: S101 # an aggregate has one row
-        return Backlog(count=row["count"], oldest=row["oldest"])
+        return ScheduleBacklog(count=row["count"], oldest=row["oldest"])
 
     async def lateness(
         self, *, schedule_id: str | None = None, campaign: str | None = None, since: datetime | None = None
