@@ -9,16 +9,12 @@ from typing import Any
 from godwit.brokers.contract import Journal
 from godwit.cli.demo.workload import QueueGroup
 from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.journal.lifecycle import DELIVERY_ENDS
 from godwit.core.journal.projection import Address, Projection
 from godwit.core.journal.shards import Position
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import Lane
-
-_ENDS_A_LEASE = frozenset((
-    Event.ACKED, Event.NACKED, Event.POSTPONED, Event.LEASE_EXPIRED, Event.HANDED_BACK, Event.DEAD_LETTERED,
-    Event.MESSAGE_EXPIRED,
-))  # fmt: skip
 
 
 class JournalTally:
@@ -79,7 +75,7 @@ class JournalTally:
                 self.acked[group].add(row["message_id"])
             case Event.LEASE_EXPIRED:
                 self.ran_out[group].add(row["message_id"])
-        if event in _ENDS_A_LEASE:
+        if event in DELIVERY_ENDS:
             self.leases.pop((*group, row["publish_seq"]), None)
 
     def _delivered(self, group: QueueGroup, row: dict[str, Any]) -> None:

@@ -12,9 +12,10 @@ import msgspec
 
 from godwit.core.journal.changes import Arrival, Batch, CopyChange, InstanceWork, LetterFacts, Removal, Step
 from godwit.core.journal.chunks import Chunk
+from godwit.core.journal.lifecycle import LIFECYCLE, REMOVALS, CopyStep
 from godwit.core.journal.limits import fitting
 from godwit.core.journal.shards import Position
-from godwit.core.journal.statuses import Status
+from godwit.core.journal.statuses import STATUS_OF, Status
 from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.core.limits import EARLIEST_MS, LATEST_MS, bounded_ms
 
@@ -61,23 +62,21 @@ def _take(batch: Batch, chunk: Chunk, seen: int, only: str | None) -> None:
     batch.rows += told
     if not rows and chunk.event not in REMOVALS:
         return
-    _TAKERS[chunk.event](batch, chunk, rows)
-
-
-def _ignore(_batch: Batch, _chunk: Chunk, _rows: list[list[Any]]) -> None:
-    """Nothing of the state changes."""
+    take = _TAKERS.get(chunk.event)
+    if take is not None:
+        take(batch, chunk, rows)
 
 
 UNKNOWN: Final = "unknown"
 """The type of a message whose arrival does not tell it."""
-REMOVALS: Final = frozenset({Event.QUEUE_REMOVED, Event.GROUP_REMOVED, Event.PURGED})
+_STATUS: Final = {event: STATUS_OF[move.target] for event, move in LIFECYCLE.items()}
 _ARRIVAL_WIDTH: Final = len(LAYOUTS[Event.ENQUEUED])
 _FORMER: Final = LAYOUTS[Event.REPLAYED].index("former_seq")
 
 
 def _arrive(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     queue, group, at, copies = chunk.queue, chunk.group or "", chunk.at, batch.copies
-    status = Status.SCHEDULED if chunk.event is Event.SCHEDULED else Status.PENDING
+    status = _STATUS[chunk.event]
     for row in rows:
         (message_id, seq, _, total, kind, priority, _, _, ready_at, deliver_at, expires_at, _, _, _, _, body) = _filled(
             row, _ARRIVAL_WIDTH
@@ -115,7 +114,7 @@ def _deliver(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     for row in rows:
         message_id, seq, delivery_id, attempt, failures, crashes, lease_until = row[:7]
         copy = _existing(batch, queue, group, seq, message_id)
-        copy.status = Status.PROCESSING
+        copy.status = _STATUS[Event.DELIVERED]
         copy.delivery_id, copy.lease_until, copy.worker = delivery_id, lease_until, worker
         copy.attempt, copy.failures, copy.crashes = attempt, failures, crashes
         copy.delivered_at = copy.updated_at = at
@@ -136,7 +135,7 @@ def _ack(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     for row in rows:
         message_id, seq, _, attempt, failures, crashes, run_ms, _, _, _, result = _filled(row, width)
         copy = _existing(batch, queue, group, seq, message_id)
-        copy.status = Status.COMPLETED
+        copy.status = _STATUS[Event.ACKED]
         copy.attempt, copy.failures, copy.crashes, copy.retry_count = attempt, failures, crashes, failures + crashes
         copy.delivery_id, copy.lease_until, copy.run_ms, copy.result = None, None, run_ms, result
         copy.finished_at = copy.updated_at = at
@@ -150,13 +149,13 @@ def _ack(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
 def _return(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     """Carry out nacks, postponements, leases that ran out and hand-backs: the copy waits again."""
     queue, group, at = chunk.queue, chunk.group or "", chunk.at
-    width = len(LAYOUTS[Event.NACKED])
+    status, width = _STATUS[chunk.event], len(LAYOUTS[Event.NACKED])
     for row in rows:
         message_id, seq, _, attempt, failures, crashes, run_ms, _, _, _, kind, print_, ready_at = _filled(row, width)[
             :width
         ]
         copy = _existing(batch, queue, group, seq, message_id)
-        copy.status = Status.PENDING
+        copy.status = status
         copy.attempt, copy.failures, copy.crashes, copy.retry_count = attempt, failures, crashes, failures + crashes
         copy.delivery_id, copy.lease_until, copy.ready_at, copy.run_ms = None, None, ready_at, run_ms
         copy.error_kind, copy.error_fingerprint = kind or copy.error_kind, print_ or copy.error_fingerprint
@@ -169,7 +168,7 @@ def _return(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
 def _bury(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     """Carry out dead-lettering and expiry: the copy stays, as a dead letter."""
     queue, group, at = chunk.queue, chunk.group or "", chunk.at
-    status = Status.EXPIRED if chunk.event is Event.MESSAGE_EXPIRED else Status.FAILED
+    status = _STATUS[chunk.event]
     width = len(LAYOUTS[Event.DEAD_LETTERED])
     for row in rows:
         message_id, seq, _, attempt, failures, crashes, run_ms, type_, _, _, kind, print_ = _filled(row, width)
@@ -195,7 +194,7 @@ def _end(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     for row in rows:
         copy = _existing(batch, queue, group, row[1], row[0])
         if chunk.event is Event.CANCELLED:
-            copy.status = Status.CANCELLED
+            copy.status = _STATUS[Event.CANCELLED]
         else:
             batch.letters[copy.address] = None
         copy.finished_at = copy.updated_at = at
@@ -224,28 +223,19 @@ def _seen(batch: Batch, chunk: Chunk) -> InstanceWork | None:
 
 _NO_ERRORS: Final = frozenset({Event.HANDED_BACK, Event.POSTPONED})
 """Returns that are no fault of the message or of its handler."""
-_TAKERS: Final = {
+_OF_STEP: Final = {
+    CopyStep.ARRIVE: _arrive,
+    CopyStep.DELIVER: _deliver,
+    CopyStep.RENEW: _move_lease,
+    CopyStep.RETURN: _return,
+    CopyStep.DIE: _bury,
+    CopyStep.ACK: _ack,
+    CopyStep.CANCEL: _end,
+    CopyStep.DISCARD: _end,
+    CopyStep.PURGE: _remove,
+    CopyStep.REMOVE: _remove,
+}
+_TAKERS: Final = {event: _OF_STEP[move.step] for event, move in LIFECYCLE.items()} | {
     Event.QUEUE_CREATED: _create,
-    Event.QUEUE_REMOVED: _remove,
     Event.GROUP_CREATED: _create,
-    Event.GROUP_REMOVED: _remove,
-    Event.PURGED: _remove,
-    Event.ENQUEUED: _arrive,
-    Event.SCHEDULED: _arrive,
-    Event.DELIVERED: _deliver,
-    Event.EXTENDED: _move_lease,
-    Event.ACKED: _ack,
-    Event.ACK_REFUSED: _ignore,
-    Event.NACKED: _return,
-    Event.POSTPONED: _return,
-    Event.LEASE_EXPIRED: _return,
-    Event.LEASE_MOVED: _move_lease,
-    Event.HANDED_BACK: _return,
-    Event.DEAD_LETTERED: _bury,
-    Event.MESSAGE_EXPIRED: _bury,
-    Event.CANCELLED: _end,
-    Event.REPLAYED: _arrive,
-    Event.DISCARDED: _end,
-    Event.DROPPED: _ignore,
-    Event.DUPLICATE: _ignore,
 }

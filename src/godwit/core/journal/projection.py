@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from godwit.core.journal.lifecycle import LIFECYCLE, PHASE_OF, CopyStep, Phase
 from godwit.core.journal.shards import numbers_of
 from godwit.core.journal.vocabulary import Event
 
@@ -15,7 +16,7 @@ Address = tuple[str, str, int]
 
 
 class CopyState(msgspec.Struct, frozen=True, kw_only=True):
-    """One open or dead copy. `state` is waiting, leased or dead; waiting ones are ready from `ready_at` on."""
+    """One open or dead copy. `state` is a phase: waiting (ready from `ready_at` on), leased or dead."""
 
     queue: str
     group: str
@@ -43,37 +44,36 @@ class Projection:
 
     def apply(self, row: dict[str, Any]) -> None:
         """Carry out one transition."""
-        event: Event = row["event"]
-        match event:
-            case Event.ENQUEUED | Event.SCHEDULED:
-                self._arrive(row)
-            case Event.REPLAYED:
-                self.copies.pop((row["queue"], row["group"], row["former_seq"]), None)
-                self._arrive(row)
-            case Event.DELIVERED:
-                self._attempt(row, state="leased", delivery_id=row["delivery_id"], lease_until=row["lease_until"])
-            case Event.EXTENDED | Event.LEASE_MOVED:
+        move = LIFECYCLE.get(row["event"])
+        if move is None:
+            return
+        match move.step:
+            case CopyStep.ARRIVE:
+                if row["event"] is Event.REPLAYED:
+                    self.copies.pop((row["queue"], row["group"], row["former_seq"]), None)
+                self._arrive(row, move.phase)
+            case CopyStep.DELIVER:
+                self._attempt(row, state=move.phase, delivery_id=row["delivery_id"], lease_until=row["lease_until"])
+            case CopyStep.RENEW:
                 self._change(row, lease_until=row["lease_until"])
-            case Event.NACKED | Event.POSTPONED | Event.LEASE_EXPIRED | Event.HANDED_BACK:
-                self._attempt(row, state="waiting", delivery_id=None, lease_until=None, ready_at=row["ready_at"])
-            case Event.DEAD_LETTERED | Event.MESSAGE_EXPIRED:
-                self._attempt(row, state="dead", delivery_id=None, lease_until=None)
-            case Event.ACKED | Event.CANCELLED | Event.DISCARDED:
+            case CopyStep.RETURN:
+                self._attempt(row, state=move.phase, delivery_id=None, lease_until=None, ready_at=row["ready_at"])
+            case CopyStep.DIE:
+                self._attempt(row, state=move.phase, delivery_id=None, lease_until=None)
+            case CopyStep.ACK | CopyStep.CANCEL | CopyStep.DISCARD | CopyStep.REPLAY:
                 self.copies.pop(_address(row), None)
-            case Event.GROUP_REMOVED | Event.PURGED | Event.QUEUE_REMOVED:
-                self._remove(row, dead_too=event is not Event.PURGED)
-            case Event.QUEUE_CREATED | Event.GROUP_CREATED | Event.DROPPED | Event.DUPLICATE | Event.ACK_REFUSED:
-                pass
+            case CopyStep.PURGE | CopyStep.REMOVE:
+                self._remove(row, {PHASE_OF[state] for state in move.sources})
             case _:
-                assert_never(event)
+                assert_never(move.step)
 
-    def _arrive(self, row: dict[str, Any]) -> None:
+    def _arrive(self, row: dict[str, Any], phase: Phase) -> None:
         copy = CopyState(
             queue=row["queue"],
             group=row["group"],
             publish_seq=row["publish_seq"],
             message_id=row["message_id"],
-            state="waiting",
+            state=phase,
             ready_at=row["ready_at"],
         )
         self.copies[copy.address] = copy
@@ -85,14 +85,14 @@ class Projection:
         address = _address(row)
         self.copies[address] = msgspec.structs.replace(self.copies[address], **changes)
 
-    def _remove(self, row: dict[str, Any], *, dead_too: bool) -> None:
+    def _remove(self, row: dict[str, Any], phases: set[Phase]) -> None:
         queue, group, numbers = row["queue"], row["group"], numbers_of(row.get("shard", ""))
         gone = [
             address
             for address, copy in self.copies.items()
             if address[0] == queue
             and (group is None or address[1] == group)
-            and (dead_too or copy.state == "waiting")
+            and copy.state in phases
             and address[2] in numbers
         ]
         for address in gone:

@@ -7,11 +7,14 @@ from typing import Final
 
 from godwit.core.journal.batches import UNKNOWN
 from godwit.core.journal.changes import Address, Arrival, Batch, CopyChange, LetterFacts, Step
+from godwit.core.journal.lifecycle import PHASE_OF, Phase, State
 from godwit.core.journal.projection import CopyState
 from godwit.core.journal.shards import Position
-from godwit.core.journal.statuses import Status
+from godwit.core.journal.statuses import STATUS_OF, Status
 
-_STATUS_OF: Final = {"waiting": Status.PENDING, "leased": Status.PROCESSING, "dead": Status.FAILED}
+_STATUS_OF: Final[dict[str, Status]] = {
+    PHASE_OF[state]: STATUS_OF[state] for state in (State.READY, State.LEASED, State.DEAD)
+}
 
 Known = Iterable[tuple[Address, str]]
 """Addresses of open copies, with their message ids."""
@@ -72,7 +75,7 @@ def resynced(
             batch.arrivals.setdefault(
                 copy.message_id, Arrival(copy.queue, copy.message_id, UNKNOWN, 0, None, None, None, now_ms)
             )
-        if copy.state == "dead":
+        if copy.state == Phase.DEAD:
             batch.letters[address] = LetterFacts(
                 copy.message_id, None, UNKNOWN, None, copy.attempt, copy.failures, copy.crashes, None, now_ms
             )

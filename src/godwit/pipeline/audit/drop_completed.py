@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.pipeline.audit.copy_lifecycle import AFTER, ARRIVALS, COLUMNS, MAY, STATES, STEPS
+from godwit.core.journal.lifecycle import BIRTHS, CopyStep, Phase
+from godwit.pipeline.audit.copy_lifecycle import AFTER, COLUMNS, MAY, STEPS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -40,10 +41,11 @@ _ALL_MARKS: Final = 1 << 24
 numbers of a queue are divided among them."""
 _NAMES: Final = tuple(STEPS)
 _STEP_OF: Final = {event.value: place for place, name in enumerate(_NAMES) for event in STEPS[name]}
-_AFTER: Final = np.array([STATES.index(AFTER[name]) for name in _NAMES], np.int8)
-_MAY: Final = np.array([[state in MAY.get(name, ()) for state in STATES] for name in _NAMES])
-_UNBORN, _ENDED = STATES.index("unborn"), STATES.index("ended")
-_DELIVER, _RENEW = _NAMES.index("deliver"), _NAMES.index("renew")
+_PHASES: Final = tuple(Phase)
+_AFTER: Final = np.array([_PHASES.index(AFTER[name]) for name in _NAMES], np.int8)
+_MAY: Final = np.array([[phase in MAY.get(name, frozenset()) for phase in _PHASES] for name in _NAMES])
+_UNBORN, _ENDED = _PHASES.index(Phase.UNBORN), _PHASES.index(Phase.ENDED)
+_DELIVER, _RENEW = _NAMES.index(CopyStep.DELIVER), _NAMES.index(CopyStep.RENEW)
 _NUMBER_BITS: Final = 44
 """A publish_seq of more bits is skipped; no queue has that many messages."""
 
@@ -92,7 +94,7 @@ def _arrived(rows: pa.Table) -> pa.Table:
 
     The bits are null where numbers are too far apart or missing.
     """
-    arrivals = rows.filter(pc.is_in(rows["event"], pa.array([event.value for event in ARRIVALS])))
+    arrivals = rows.filter(pc.is_in(rows["event"], pa.array([event.value for event in BIRTHS])))
     keys = ("shard", "epoch", "group")
     columns: dict[str, list[Any]] = {name: [] for name in (*keys, *ARRIVED)}
     numbers, codes = _numbers(arrivals["publish_seq"], _NO_STEP), _codes(arrivals, *keys)

@@ -24,11 +24,12 @@ from pyspark.sql.types import (
 )
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
+from godwit.core.journal.lifecycle import BIRTHS, REMOVALS
 from godwit.core.journal.vocabulary import Event
 from godwit.core.logs import get_logger
 from godwit.core.queues import GroupSpec
 from godwit.pipeline.audit import drop_completed
-from godwit.pipeline.audit.copy_lifecycle import ARRIVALS, COLUMNS, REMOVALS
+from godwit.pipeline.audit.copy_lifecycle import COLUMNS
 from godwit.pipeline.batch.parts import PreparedPart
 from godwit.pipeline.batch.rollup import advances
 from godwit.pipeline.lake.files import Lake
@@ -231,7 +232,7 @@ def _findings(findings: DataFrame, scopes: frozenset[AuditScope], rows: DataFram
     if partial:
         kept, doubtful = findings.where(~unborn), findings.where(unborn)
         if not doubtful.isEmpty():
-            arrived = rows.where(F.col("event").isin(*(event.value for event in ARRIVALS))).select(*audit.COPY)
+            arrived = rows.where(F.col("event").isin(*(event.value for event in BIRTHS))).select(*audit.COPY)
             kept = kept.unionByName(doubtful.join(arrived, list(audit.COPY), "left_semi").select(*audit.FINDING))
     return kept.select(*(F.col(name) for name in audit.FINDING[:-2]), F.coalesce("at", F.lit(now)).alias("at"), "what")
 

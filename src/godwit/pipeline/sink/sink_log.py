@@ -26,15 +26,14 @@ import msgspec
 from godwit.brokers.contract import Broker
 from godwit.core.errors import JournalLost
 from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.lifecycle import PUBLISH_EVENTS
 from godwit.core.journal.shards import Position
-from godwit.core.journal.vocabulary import Event
 from godwit.core.logs import get_logger
 
 KEPT_FOR: Final = timedelta(days=7)
 READ_ROWS: Final = 10_000
 PAGE: Final = 200
 """How many values are read at once: at most 3 MB."""
-_ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.DUPLICATE, Event.DROPPED)
 log = get_logger(__name__)
 
 
@@ -165,7 +164,7 @@ class SinkLog:
             while chunks := await self._broker.journal.read(shard, position, limit=READ_ROWS):
                 for chunk in map(decode_chunk, chunks):
                     position = Position(chunk.epoch, chunk.last_seq)
-                    if chunk.event in _ARRIVALS:
+                    if chunk.event in PUBLISH_EVENTS:
                         arrived.update(row[0] for row in chunk.rows if row[0] in wanted)
         except JournalLost as lost:
             log.warning("unsure messages cannot be looked up", shard=shard, reason=lost.fact)

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.core.errors import JournalDamaged
+from godwit.core.journal.lifecycle import ARRIVALS
 from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.pipeline.source.row_decoder import decode_rows
 from godwit.pipeline.source.schema import arrow_schema, partials_schema
-from godwit.pipeline.transforms.analytics import ARRIVALS, COUNTED, DURATIONS, GAMMA, MINUTE_MS, NOTHING
+from godwit.pipeline.transforms.analytics import COUNTED, DURATIONS, GAMMA, MINUTE_MS, NOTHING
 
 _COPY: Final = {event.value: LAYOUTS[event].index("copy") for event in ARRIVALS}
 _TIMED: Final = {event.value: LAYOUTS[event].index(name) for event, (_, name) in DURATIONS.items()}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from godwit.core.journal.lifecycle import ARRIVALS
 from godwit.core.journal.vocabulary import Event
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ COLUMNS: Final = ("epoch", "shard", "seq", "at", "event", "queue", "group", "dep
 """The journal columns that analytics reads."""
 KEYS: Final = ("shard", "epoch", "queue", "minute", "group", "metric", "bucket")
 MINUTE_MS: Final = 60_000
-ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED)
 COUNTED: Final = {
     "processed": Event.ACKED,
     "failed": Event.DEAD_LETTERED,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from godwit.core.journal.lifecycle import REMOVALS
 from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.audit.copy_lifecycle import AFTER, MAY, STEPS
 
@@ -77,8 +78,8 @@ def _copy_events(rows: DataFrame, before: DataFrame | None) -> DataFrame:
     """Return the events of copies, each row with its step and the state after it."""
     step = F.lit(None)
     for name, events in STEPS.items():
-        step = F.when(F.col("event").isin(*(event.value for event in events)), name).otherwise(step)
-    after = F.create_map(*(F.lit(text) for pair in AFTER.items() for text in pair))
+        step = F.when(F.col("event").isin(*(event.value for event in events)), name.value).otherwise(step)
+    after = F.create_map(*(F.lit(word.value) for pair in AFTER.items() for word in pair))
     copies = (
         rows.withColumn("step", step)
         .where(F.col("step").isNotNull() & F.col("publish_seq").isNotNull())
@@ -123,8 +124,7 @@ def _open_copies_as_rows(before: DataFrame) -> DataFrame:
 
 def _with_removals(events: DataFrame, rows: DataFrame) -> DataFrame:
     """Add to every copy the purges and removals of its group that came after it."""
-    removing = [event.value for name in ("purge", "remove") for event in STEPS[name]]
-    removals = rows.where(F.col("event").isin(*removing)).select(
+    removals = rows.where(F.col("event").isin(*(event.value for event in REMOVALS))).select(
         "shard",
         F.col("group").alias("of_group"),
         F.col("seq").alias("removed_seq"),
@@ -163,8 +163,8 @@ def _delivered_seq() -> Column:
 def _wrong_steps(steps: DataFrame) -> DataFrame:
     """Return the steps taken from a state that does not allow them."""
     wrong = F.lit(False)  # noqa: FBT003
-    for step, states in MAY.items():
-        wrong = wrong | ((F.col("step") == step) & ~F.col("was").isin(*states))
+    for step, phases in MAY.items():
+        wrong = wrong | ((F.col("step") == step.value) & ~F.col("was").isin(*(phase.value for phase in phases)))
     fresh = F.col("at").isNotNull()  # the row of a carried copy is no step
     what = F.concat(F.col("step"), F.lit(" of a copy that was "), F.col("was"))
     return steps.where(wrong & fresh).select(F.lit("duplicated").alias("kind"), *FINDING[1:-1], what.alias("what"))

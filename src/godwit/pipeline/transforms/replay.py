@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from godwit.core.journal.vocabulary import Event
+from godwit.core.journal.lifecycle import BIRTHS
 from godwit.pipeline.query.condition import ColumnKind, Expression
 from godwit.pipeline.transforms.condition_column import condition_column
 from godwit.pipeline.transforms.ids import uuid5
@@ -31,7 +31,6 @@ COLUMNS: Final[dict[str, ColumnKind]] = {
 """The columns that a condition may name."""
 READ: Final = (*COLUMNS, "shard", "publish_seq", "copy", "body")
 NAMESPACE: Final = uuid.UUID("1f6b9f0e-9a53-5c0e-8f0c-3f8a7f3f0d52")
-_ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
 
 
 def select_copies(rows: DataFrame, condition: Expression) -> DataFrame:
@@ -44,7 +43,7 @@ def select_copies(rows: DataFrame, condition: Expression) -> DataFrame:
         .select("shard", "queue", "group", "publish_seq")
         .distinct()
     )
-    arrived = F.col("event").isin(*(event.value for event in _ARRIVALS))
+    arrived = F.col("event").isin(*(event.value for event in BIRTHS))
     bodies = (
         rows.where(arrived & F.col("publish_seq").isNotNull())
         .groupBy("shard", "publish_seq")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from godwit.core.journal.lifecycle import BIRTHS, DEATHS
 from godwit.core.journal.vocabulary import Event
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ COLUMNS: Final = (
 """The journal columns that a report reads."""
 
 _GROUP: Final = ("queue", "group")
-_DEAD: Final = (Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED)
-_FAILED: Final = (Event.NACKED, Event.LEASE_EXPIRED, *_DEAD)
-_ARRIVED: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.REPLAYED)
+_FAILED: Final = (Event.NACKED, Event.LEASE_EXPIRED, *DEATHS)
 
 
 def is_event(*events: Event) -> Column:
@@ -47,10 +46,10 @@ def groups(rows: DataFrame) -> DataFrame:
         rows.where(F.col("group").isNotNull())
         .groupBy(*_GROUP)
         .agg(
-            count_events(*_ARRIVED).alias("enqueued"),
+            count_events(*BIRTHS).alias("enqueued"),
             count_events(Event.DELIVERED).alias("delivered"),
             count_events(Event.ACKED).alias("processed"),
-            count_events(*_DEAD).alias("failed"),
+            count_events(*DEATHS).alias("failed"),
             count_events(Event.MESSAGE_EXPIRED).alias("expired"),
             count_events(Event.NACKED).alias("retries"),
             count_events(Event.LEASE_EXPIRED).alias("leases_expired"),
@@ -74,7 +73,7 @@ def timeline(rows: DataFrame, bucket_seconds: int) -> DataFrame:
         rows.where(F.col("group").isNotNull())
         .groupBy(start.alias("start"))
         .agg(
-            count_events(*_ARRIVED).alias("enqueued"),
+            count_events(*BIRTHS).alias("enqueued"),
             count_events(Event.ACKED).alias("processed"),
             count_events(*_FAILED).alias("failed"),
             F.max("depth").alias("depth"),
@@ -92,7 +91,7 @@ def patterns(rows: DataFrame, limit: int) -> DataFrame:
         .groupBy("error_fingerprint", "error_kind")
         .agg(
             F.count("*").alias("failures"),
-            count_events(*_DEAD).alias("given_up"),
+            count_events(*DEATHS).alias("given_up"),
             F.sort_array(F.collect_set("queue")).alias("queues"),
             F.min("at").alias("first_at"),
             F.max("at").alias("last_at"),

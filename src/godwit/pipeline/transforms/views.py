@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from godwit.core.journal.lifecycle import ARRIVALS, DELIVERY_ENDS
 from godwit.core.journal.vocabulary import Event
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED)
-_ENDS: Final = (
-    Event.ACKED, Event.NACKED, Event.POSTPONED, Event.LEASE_EXPIRED, Event.HANDED_BACK, Event.DEAD_LETTERED,
-    Event.MESSAGE_EXPIRED,
-)  # fmt: skip
-
 
 def messages(journal: DataFrame) -> DataFrame:
     """Return one row per message: its fields, and how often it was delivered and ended over all groups."""
     known = journal.where(F.col("message_id").isNotNull())
-    arrived = F.col("event").isin(*_ARRIVALS)
+    arrived = F.col("event").isin(*ARRIVALS)
     return known.groupBy("queue", "message_id").agg(
         _first("at", arrived).alias("published_at"),
         F.max("at").alias("last_at"),
@@ -47,7 +42,7 @@ def messages(journal: DataFrame) -> DataFrame:
 def deliveries(journal: DataFrame) -> DataFrame:
     """Return one row per delivery: when it began, how it ended, and how long it waited and ran."""
     begun = F.col("event") == Event.DELIVERED
-    ended = F.col("event").isin(*_ENDS)
+    ended = F.col("event").isin(*DELIVERY_ENDS)
     known = journal.where(F.col("delivery_id").isNotNull() & (begun | ended))
     return (
         known.groupBy("queue", "group", "delivery_id")

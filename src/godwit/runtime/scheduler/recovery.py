@@ -12,17 +12,17 @@ from typing import Final, Protocol
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.errors import JournalLost
 from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.lifecycle import ACCEPTANCES
 from godwit.core.journal.shards import Position
-from godwit.core.journal.vocabulary import LAYOUTS, Event
+from godwit.core.journal.vocabulary import LAYOUTS
 from godwit.core.logs import get_logger
 from godwit.core.names import MessageId, QueueName
 
 Ask = Callable[[Sequence[MessageId]], Awaitable[set[MessageId]]]
 """Returns those messages that are known to have been accepted."""
 
-ARRIVALS: Final = (Event.ENQUEUED, Event.SCHEDULED, Event.DUPLICATE)
 _ROWS: Final = 10_000
-_ID: Final = {event: LAYOUTS[event].index("message_id") for event in ARRIVALS}
+_ID: Final = {event: LAYOUTS[event].index("message_id") for event in ACCEPTANCES}
 
 log = get_logger(__name__)
 
