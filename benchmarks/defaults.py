@@ -24,7 +24,7 @@ async def without_store(path: Path) -> AsyncIterator[MessageQueueManager]:
 async def as_by_default(path: Path) -> AsyncIterator[MessageQueueManager]:
     """Open a manager of a file, and do beside it what a worker's process does."""
     async with MessageQueueManager(SqliteBroker(path), store=SqliteStore(path)) as manager:
-        care = [asyncio.create_task(manager.scheduler.run()), asyncio.create_task(manager.books.run())]
+        care = [asyncio.create_task(manager.scheduler.run()), asyncio.create_task(manager.store_services.run())]
         try:
             yield manager
         finally:

@@ -65,15 +65,15 @@ class Steady:
                 if due > 0:
                     await mq.enqueue_many([Message(queue="orders", payload={"n": n}) for n in range(min(due, 2_000))])
                     self.published += min(due, 2_000)
-                self.lags.append(mq.books.recorder.lag.seconds)
+                self.lags.append(mq.store_services.recorder.lag.seconds)
                 if now - told > 10:
                     told = now
-                    lag = mq.books.recorder.lag
+                    lag = mq.store_services.recorder.lag
                     console.print(f"{now - began:5.0f} s: {self.published:,} published, {len(self.handled):,} handled, "
                                   f"recorder {lag.rows:,} rows, {lag.seconds:.1f} s behind")  # fmt: skip
                 await asyncio.sleep(TURN_SECONDS)
             self.seconds = time.monotonic() - began
-            self.last_lag = mq.books.recorder.lag.seconds
+            self.last_lag = mq.store_services.recorder.lag.seconds
             await self._drained()
             self.metrics = mq.metrics.render()
 
@@ -81,7 +81,7 @@ class Steady:
     async def _beside(self) -> AsyncIterator[None]:
         """Run the worker, the recorder and the rest of the books."""
         worker = self.mq.worker()
-        tasks = [asyncio.create_task(worker.run()), asyncio.create_task(self.mq.books.run())]
+        tasks = [asyncio.create_task(worker.run()), asyncio.create_task(self.mq.store_services.run())]
         try:
             yield
         finally:

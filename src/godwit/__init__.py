@@ -15,7 +15,7 @@ from godwit.core.queues import FlowControl, GroupSpec, Overflow, QueueSpec, Queu
 if TYPE_CHECKING:
     from godwit.admin.control import QueueControl
     from godwit.admin.dead_letters import DeadLetterQueueHandler
-    from godwit.admin.filtering import LetterFilter
+    from godwit.admin.letter_filter import LetterFilter
     from godwit.manager import MessageQueueManager
     from godwit.runtime.worker.consumer import QueueConsumer
 
@@ -65,7 +65,7 @@ __all__ = [
 
 _LAZY = {
     "DeadLetterQueueHandler": "godwit.admin.dead_letters",
-    "LetterFilter": "godwit.admin.filtering",
+    "LetterFilter": "godwit.admin.letter_filter",
     "MessageQueueManager": "godwit.manager",
     "QueueConsumer": "godwit.runtime.worker.consumer",
     "QueueControl": "godwit.admin.control",

@@ -27,15 +27,15 @@ from godwit.core.settings import Settings
 from godwit.runtime.breaker import QueueCircuitBreaker
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.effects.outbox import OutboxWriter
-from godwit.runtime.effects.services import Bookkeeping
-from godwit.runtime.manual import ByHand
-from godwit.runtime.monitoring import Observation
+from godwit.runtime.effects.services import StoreServices
+from godwit.runtime.manual import ManualDeliveries
+from godwit.runtime.monitoring import Monitoring
 from godwit.runtime.producer.producer import QueueProducer
 from godwit.runtime.scheduler.recovery import accepted_by
 from godwit.runtime.scheduler.scheduler import MessageScheduler
 from godwit.runtime.sync_bridge import SyncBridge
-from godwit.runtime.worker.employer import Employer
 from godwit.runtime.worker.heartbeat import ConsumerInstance
+from godwit.runtime.worker.registration import ConsumerRegistration
 from godwit.runtime.worker.registry import Registry
 from godwit.runtime.worker.worker import worker_name
 from godwit.store.contract import Store
@@ -46,7 +46,7 @@ from godwit.telemetry.sinks import Sink
 from godwit.telemetry.tracing import open_tracer
 
 
-class MessageQueueManager(Employer):
+class MessageQueueManager(ConsumerRegistration):
     """Publishes, pulls and settles messages, and knows the consumers a worker shall run.
 
     Use it with `async with`; synchronous callers use `sync`. Nothing is connected before that.
@@ -74,7 +74,7 @@ class MessageQueueManager(Employer):
         self._random = random or Random()
         self._registry = Registry(self.settings, checks=self.schemas.checks)
         self._transforms: dict[QueueName, Transform] = {}
-        self._by_hand = ByHand(
+        self._manual = ManualDeliveries(
             broker,
             worker=self._name,
             policy=lambda queue, group: self.settings.queue(queue).retry_policy_for(group),
@@ -84,8 +84,8 @@ class MessageQueueManager(Employer):
         )
         self._producer: QueueProducer | None = None
         self._telling: asyncio.Task[None] | None = None
-        self.observation = Observation(broker, self.settings, metrics=self.metrics, version=__version__, clock=clock)
-        self.monitor = self.observation.monitor
+        self.monitoring = Monitoring(broker, self.settings, metrics=self.metrics, version=__version__, clock=clock)
+        self.monitor = self.monitoring.monitor
         self.dead_letters = DeadLetterQueueHandler(broker, check=self.schemas.check, clock=clock)
         self.control = QueueControl(broker, by=self._name, clock=clock)
         self.scheduler = MessageScheduler(
@@ -98,7 +98,7 @@ class MessageQueueManager(Employer):
             name=self._name,
             retention=self.settings.monitoring.retention,
             ask=None if store is None else accepted_by(store.messages),
-            status_of=lambda message_id: self.books.recorded(message_id),  # noqa: PLW0108 # they are made below
+            status_of=lambda message_id: self.store_services.recorded(message_id),  # noqa: PLW0108 # they are made below
             metrics=self.metrics,
             clock=clock,
         )
@@ -107,7 +107,7 @@ class MessageQueueManager(Employer):
             self.monitor.register_check("scheduler", self.scheduler.check())
             if isinstance(broker, KeepsJournalElsewhere):
                 broker.keep_journal(store.journal)
-        self.books = Bookkeeping(
+        self.store_services = StoreServices(
             broker,
             store,
             self.settings,
@@ -146,14 +146,14 @@ class MessageQueueManager(Employer):
         try:
             await self._open()
         except BaseException:
-            await self.observation.close()
+            await self.monitoring.close()
             await self.broker.close()
             raise
         return self
 
     async def _open(self) -> None:
         await self._registry.declare(self.broker, bodies=self.store is not None)
-        await self.observation.start()
+        await self.monitoring.start()
         self._producer = QueueProducer(
             self.broker,
             source=self._name,
@@ -177,7 +177,7 @@ class MessageQueueManager(Employer):
             self._telling.cancel()
         if self._producer is not None:
             await self._producer.close()
-        await self.observation.close()
+        await self.monitoring.close()
         if self.store is not None:
             await self.store.close()
         await self.broker.close()
@@ -216,7 +216,7 @@ class MessageQueueManager(Employer):
                 producer.enqueue, message, scheduled_at=scheduled_at, expires_at=expires_at, min_replicas=min_replicas
             )
             message_id = await breaker.execute(enqueuing, failure=BrokerError)
-        self.books.notice()
+        self.store_services.notice()
         return message_id
 
     async def enqueue_many(self, messages: Iterable[Message], *, min_replicas: int | None = None) -> list[MessageId]:
@@ -225,7 +225,7 @@ class MessageQueueManager(Employer):
         ids = await self.breaker.execute(
             lambda: producer.enqueue_many(messages, min_replicas=min_replicas), failure=BrokerError
         )
-        self.books.notice()
+        self.store_services.notice()
         return ids
 
     async def schedule_message(
@@ -256,7 +256,7 @@ class MessageQueueManager(Employer):
 
     async def status(self, message_id: MessageId) -> MessageStatus | None:
         """Say where a message stands, in all its groups: attempts, last attempt, next retry, how it ended."""
-        return await self.books.status(message_id)
+        return await self.store_services.status(message_id)
 
     def once(
         self,
@@ -271,11 +271,11 @@ class MessageQueueManager(Employer):
         A done key is remembered for `ttl`; one whose holder fell silent is free after `hold`. With `connection`, inside
         a transaction of the application on the store's database, key and effect are kept or lost together.
         """
-        return self.books.once(key, ttl=ttl, hold=hold, connection=connection)
+        return self.store_services.once(key, ttl=ttl, hold=hold, connection=connection)
 
     def outbox(self, connection: Any) -> OutboxWriter:
         """Return an outbox: what it enqueues leaves when the transaction of `connection` commits, else never."""
-        return self.books.outbox(connection)
+        return self.store_services.outbox(connection)
 
     # Pulling by hand
 
@@ -290,14 +290,14 @@ class MessageQueueManager(Employer):
     ) -> list[Delivery]:
         """Lease up to `limit` messages; settle each before its lease ends."""
         configured = self._registry.group(QueueName(queue), GroupName(group))
-        return await self._by_hand.pull(
+        return await self._manual.pull(
             QueueName(queue), GroupName(group), limit=limit, lease=lease or configured.lease, wait=wait
         )
 
     async def acknowledge_message(self, message: Delivery | MessageId, group: str | None = None) -> None:
         """Settle a delivery, or a message this manager holds for a group, as done."""
-        await self._by_hand.acknowledge(message, group)
-        self.books.notice()
+        await self._manual.acknowledge(message, group)
+        self.store_services.notice()
 
     async def reject_message(
         self,
@@ -308,14 +308,14 @@ class MessageQueueManager(Employer):
         group: str | None = None,
     ) -> None:
         """Settle it as failed: tried again as the retry policy says, or, without `requeue`, given up at once."""
-        await self._by_hand.reject(message, reason, requeue=requeue, group=group)
-        self.books.notice()
+        await self._manual.reject(message, reason, requeue=requeue, group=group)
+        self.store_services.notice()
 
     # Watching
 
     async def instances(self, queue: str | None = None) -> list[ConsumerInstance]:
         """Return every consumer instance heard of within the last hour, and how it does."""
-        return await self.observation.instances(queue)
+        return await self.monitoring.instances(queue)
 
     def on_alert(self, sink: Sink) -> Sink:
         """Let a function (plain or async) be told of every alert; usable as a decorator."""

@@ -108,7 +108,7 @@ async def run_until_empty(mq: InMemoryManager, *, longest: timedelta = LONGEST_R
         worker.stop()
         await running
     took = timedelta(milliseconds=mq.clock.now_ms() - started)
-    return Ran(handled=worker.accounts.processed, took=took, stats=tuple(await mq.broker.stats()))
+    return Ran(handled=worker.counts.processed, took=took, stats=tuple(await mq.broker.stats()))
 
 
 async def _settled(mq: InMemoryManager, worker: Worker, served: set[Place]) -> None:

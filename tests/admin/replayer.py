@@ -10,7 +10,7 @@ import json
 import sys
 
 from godwit.admin.dead_letters import DeadLetterQueueHandler
-from godwit.admin.filtering import LetterFilter
+from godwit.admin.letter_filter import LetterFilter
 from godwit.brokers.urls import connect
 from tests.admin.making import Q
 

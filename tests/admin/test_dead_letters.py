@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from godwit.admin.dead_letters import DeadLetterQueueHandler
-from godwit.admin.filtering import LetterFilter, cause_of
-from godwit.admin.reading import LARGEST_PAGE, PAGE_BYTES, next_size
+from godwit.admin.letter_filter import LetterFilter, cause_of
+from godwit.admin.letter_pages import LARGEST_PAGE, PAGE_BYTES, next_size
 from godwit.brokers.contract import Broker, Delivery, GiveUp, LetterId, Nack
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, from_ms

@@ -15,7 +15,7 @@ import pytest
 from godwit.admin.doctor import Finding, Severity, examine, worst
 from godwit.admin.doctor.journals import Growth
 from godwit.admin.doctor.journals import judge as judge_journal
-from godwit.admin.doctor.sqlite import Facts, gather, judge
+from godwit.admin.doctor.sqlite import SqliteFacts, gather, judge
 from godwit.brokers.contract import ShardEnds
 from godwit.core.errors import BrokerUnavailable, StorageCorrupt, UnknownScheme
 from godwit.core.queues import QueueSpec
@@ -48,7 +48,7 @@ async def examined(tmp_path: Path) -> dict[str, Finding]:
 def facts_of(tmp_path: Path, **changes: object) -> dict[str, Finding]:
     """Judge a real file with some facts as they would be on another machine."""
     facts = msgspec.structs.replace(gather(file_of(tmp_path)), **changes)
-    assert isinstance(facts, Facts)
+    assert isinstance(facts, SqliteFacts)
     return {finding.check: finding for finding in judge(facts)}
 
 

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from godwit.admin.doctor import Finding, Severity, examine, worst
 from godwit.admin.doctor.redis import capacity, durability
 from godwit.admin.doctor.redis import examine as examine_redis
-from godwit.admin.doctor.redis.facts import Facts, gather
+from godwit.admin.doctor.redis.facts import RedisFacts, gather
 from godwit.admin.doctor.redis.groups import examine_groups
 from godwit.core.clock import ManualClock
 from godwit.core.errors import BrokerUnavailable
@@ -203,7 +203,7 @@ async def test_a_journal_that_holds_less_than_it_should_is_told() -> None:
     assert "/s now, holds" in explained(found[f"journal of {Q}#0"], WARNING)
 
 
-def changed(facts: Facts, **info: Any) -> Facts:
+def changed(facts: RedisFacts, **info: Any) -> RedisFacts:
     return msgspec.structs.replace(facts, info={**facts.info, **info})
 
 

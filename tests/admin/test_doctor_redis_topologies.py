@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from godwit.admin.doctor import Finding, Severity, examine
-from godwit.admin.doctor.redis.asking import url_at
+from godwit.admin.doctor.redis.queries import url_at
 from godwit.admin.doctor.redis.topologies import ClusterFacts, SentinelFacts, lag, merged, read_nodes, sentinels, slots
 from godwit.brokers.redis import RedisBroker
 from godwit.core.errors import BrokerUnavailable

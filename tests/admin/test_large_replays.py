@@ -16,7 +16,7 @@ from typing import cast
 import pytest
 
 from godwit.admin.dead_letters import DeadLetterQueueHandler, Progress
-from godwit.admin.filtering import LetterFilter
+from godwit.admin.letter_filter import LetterFilter
 from godwit.brokers.contract import Ack, Broker, DeadLetter, GroupStats, LetterId, QueueStats
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.urls import connect

@@ -8,7 +8,7 @@ import pytest
 
 from godwit.admin import patterns
 from godwit.admin.dead_letters import DeadLetterQueueHandler
-from godwit.admin.filtering import LetterFilter
+from godwit.admin.letter_filter import LetterFilter
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock, from_ms
 from godwit.core.failures.failure import ErrorType, FailureKind

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from godwit.admin.dead_letters import DeadLetterQueueHandler, Progress
-from godwit.admin.editing import edited, merged
-from godwit.admin.filtering import LetterFilter
-from godwit.admin.pace import TokenBucket
+from godwit.admin.edits import edited, merged
+from godwit.admin.letter_filter import LetterFilter
+from godwit.admin.token_bucket import TokenBucket
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, LetterId
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock

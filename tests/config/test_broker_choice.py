@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 
 from godwit.config import choose_broker_url, load
-from godwit.config.sources import Found, Level
+from godwit.config.sources import FoundValue, Level
 from godwit.core.errors import ConfigurationError
 
 REDIS, RABBITMQ = "redis://cache:6379", "amqp://rabbit"
 
 
-def said(*, level: Level = Level.ENVIRONMENT, **urls: str) -> dict[str, Found]:
-    return {name.replace("__", "."): Found(url, level, f"{level.name} {name}") for name, url in urls.items()}
+def said(*, level: Level = Level.ENVIRONMENT, **urls: str) -> dict[str, FoundValue]:
+    return {name.replace("__", "."): FoundValue(url, level, f"{level.name} {name}") for name, url in urls.items()}
 
 
 def test_without_any_name_it_is_the_sqlite_file() -> None:
-    assert choose_broker_url({}) == Found("sqlite:///godwit.db", Level.DEFAULT, "default")
+    assert choose_broker_url({}) == FoundValue("sqlite:///godwit.db", Level.DEFAULT, "default")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from godwit.config import describe, load, without_password
 from godwit.config.keys import GROUP_KEYS, QUEUE_KEYS, SETTINGS
-from godwit.config.loading import settings_from
+from godwit.config.loader import settings_from
 from godwit.config.sources import Document
 from godwit.core.errors import ConfigurationError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from godwit.config.describing import BY_TYPE, shown_value
+from godwit.config.description import BY_TYPE, shown_value
 from godwit.config.fields import field_of
 from godwit.config.keys import GROUP_KEYS, QUEUE_KEYS, RETRY_KEYS, RULE_KEYS, SETTINGS, Key
 from godwit.config.queues import CONSUMER_PARTS, TYPE_PARTS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from godwit.config import load
-from godwit.config.loading import settings_from
+from godwit.config.loader import settings_from
 from godwit.config.sources import Document
 from godwit.core.errors import ConfigurationError
 from godwit.core.failures.retry import Backoff, Strategy

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.config.lines import Path, lines_of
+from godwit.config.toml_lines import Path, lines_of
 
 DOCUMENT = '''\
 # a comment with [brackets] and = signs

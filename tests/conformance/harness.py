@@ -212,7 +212,7 @@ class Harness:
 
     def gap(self, promise: int) -> bool:
         """Say whether the backend keeps this promise only in part, so that the weaker form is to be shown."""
-        return str(promise) in self.broker.capabilities
+        return str(promise) in self.broker.partial_promises
 
     # Time
 

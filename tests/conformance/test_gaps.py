@@ -29,11 +29,11 @@ def collected() -> frozenset[tuple[str, str]]:
 
 
 async def test_a_backend_keeps_no_other_promise_in_part_than_those_decided(harness: Harness) -> None:
-    assert harness.broker.capabilities <= ALLOWED.get(harness.name, frozenset())
+    assert harness.broker.partial_promises <= ALLOWED.get(harness.name, frozenset())
 
 
 async def test_a_backend_names_every_promise_of_which_it_has_a_gap(harness: Harness) -> None:
-    assert {str(gap.promise) for gap in GAPS.get(harness.name, {}).values()} <= harness.broker.capabilities
+    assert {str(gap.promise) for gap in GAPS.get(harness.name, {}).values()} <= harness.broker.partial_promises
 
 
 def test_every_gap_is_a_test_there_is() -> None:

@@ -298,10 +298,10 @@ def test_br_020_a_settled_lease_leaves_nothing_behind(queue: MessageQueue) -> No
     queue.ack(acked.ack_id)
     queue.nack(nacked.ack_id)
     queue.modify_ack_deadline(refused.ack_id, 0)
-    subscription = queue._hub.subscriptions["sub"]
+    subscription = queue._topics.subscriptions["sub"]
     assert subscription.leases == {}
     assert subscription._extensions == {}
-    assert queue._hub.engine._held == {}
+    assert queue._topics.engine._held == {}
     assert queue.get_stats("sub").expired_ack_ids == 0
 
 
@@ -355,7 +355,7 @@ def test_any_call_takes_back_what_is_due_in_every_subscription(queue: MessageQue
         queue.pull(name, 1)
     clock.advance(timedelta(seconds=10))
     queue.topic_exists("test-topic")
-    assert [queue._hub.subscriptions[name].leases for name in ("one", "two")] == [{}, {}]
+    assert [queue._topics.subscriptions[name].leases for name in ("one", "two")] == [{}, {}]
 
 
 def test_a_clock_that_goes_back_takes_nothing_back_early_or_twice(queue: MessageQueue, clock: ManualClock) -> None:

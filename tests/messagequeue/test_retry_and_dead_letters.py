@@ -201,7 +201,7 @@ def test_br_016_unregistering_clears_undeliverable_messages(queue: MessageQueue,
     use_up(queue, "sub", 1)
     if what == "topic":
         queue.unregister_topic("test-topic")
-        assert not queue._hub.subscriptions["sub"].undeliverable
+        assert not queue._topics.subscriptions["sub"].undeliverable
     else:
         queue.unregister_subscription("sub")
     subscribe(queue, "morgue", topic="dead")

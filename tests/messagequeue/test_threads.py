@@ -132,7 +132,7 @@ async def test_one_thread_cleans_up_while_leases_exist_and_nobody_calls(clock: M
     queue.pull("sub", 1)
     queue.pull("sub", 1)
     assert janitors() == 1
-    subscription = queue._hub.subscriptions["sub"]
+    subscription = queue._topics.subscriptions["sub"]
     assert len(subscription.leases) == 2
     clock.advance(timedelta(seconds=10))
     await eventually(lambda: not subscription.leases, what="taking back the leases without a call")
@@ -144,7 +144,7 @@ async def test_one_thread_cleans_up_while_leases_exist_and_nobody_calls(clock: M
 
 
 def test_the_clean_up_thread_looks_every_60_seconds_unless_told(queue: MessageQueue) -> None:
-    assert queue._janitor._interval_seconds == 60
+    assert queue._cleaner._interval_seconds == 60
 
 
 async def test_the_clean_up_thread_keeps_no_forgotten_queue_alive() -> None:
@@ -152,9 +152,9 @@ async def test_the_clean_up_thread_keeps_no_forgotten_queue_alive() -> None:
     subscribe(queue, "sub", options=SubscriptionOptions(ack_deadline_seconds=600))
     queue.publish("test-topic", [message()])
     queue.pull("sub", 1)
-    hub = queue._hub
-    began_ms = hub._cleaned_up_ms
-    await eventually(lambda: hub._cleaned_up_ms > began_ms, what="the first look of the thread")
+    topics = queue._topics
+    began_ms = topics._cleaned_up_ms
+    await eventually(lambda: topics._cleaned_up_ms > began_ms, what="the first look of the thread")
     gone = weakref.ref(queue)
     del queue
     await eventually(lambda: gc.collect() >= 0 and gone() is None, what="the end of the queue")
@@ -191,16 +191,16 @@ def test_br_020_after_100_000_messages_nothing_is_left_behind(queue: MessageQueu
                         handled += 1
         clock.advance(timedelta(milliseconds=round_))
     assert handled == 100_000
-    hub = queue._hub
-    assert hub.engine._held == {}
+    topics = queue._topics
+    assert topics.engine._held == {}
     for name in ("plain", "ordered"):
-        (group,) = hub.engine._queues[QueueName(name)].groups.values()
+        (group,) = topics.engine._queues[QueueName(name)].groups.values()
         assert set(held_by(group).values()) == {0}
-        assert hub.subscriptions[name].leases == {}
+        assert topics.subscriptions[name].leases == {}
         assert queue.get_stats(name).bytes == queue.get_stats(name).in_flight_bytes == 0
-        assert hub.engine.shards[f"{name}#0"].size <= JOURNAL_BYTES
-        assert len(hub.engine.shards[f"{name}#0"].chunks) < 2_000
-    assert len(hub._agenda._heap) <= 100
+        assert topics.engine.shards[f"{name}#0"].size <= JOURNAL_BYTES
+        assert len(topics.engine.shards[f"{name}#0"].chunks) < 2_000
+    assert len(topics._due_times._heap) <= 100
 
 
 def test_a_thousand_subscriptions_that_came_and_went_leave_nothing_behind(
@@ -213,9 +213,9 @@ def test_a_thousand_subscriptions_that_came_and_went_leave_nothing_behind(
         queue.pull(f"sub-{number}", 1)
         clock.advance(timedelta(seconds=1))
         queue.unregister_subscription(f"sub-{number}")
-    hub = queue._hub
-    assert hub.engine._queues == {}
-    assert hub.engine.shards == {}
-    assert hub.engine._held == {}
-    assert hub._agenda._planned == {}
-    assert len(hub._agenda._heap) <= 100
+    topics = queue._topics
+    assert topics.engine._queues == {}
+    assert topics.engine.shards == {}
+    assert topics.engine._held == {}
+    assert topics._due_times._planned == {}
+    assert len(topics._due_times._heap) <= 100

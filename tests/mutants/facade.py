@@ -15,9 +15,9 @@ def seen_by(name: str) -> tuple[str, ...]:
 MUTANTS: Final = (
     Mutant(
         name="facade: leases end only when somebody pulls",
-        file="messagequeue/hub.py",
-        old="for name in self._agenda.due(now_ms):",
-        new="for name in list(self._agenda.due(now_ms))[:0]:",
+        file="messagequeue/topics.py",
+        old="for name in self._due_times.due(now_ms):",
+        new="for name in list(self._due_times.due(now_ms))[:0]:",
         tests=seen_by("leases.py::test_br_018_an_expired_ack_id_is_refused_even_before_anybody_pulls"),
     ),
     Mutant(
@@ -43,7 +43,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="facade: a subscription outlives its topic with its messages",
-        file="messagequeue/hub.py",
+        file="messagequeue/topics.py",
         old="            subscription.detach()\n",
         new="",
         tests=seen_by(
@@ -59,7 +59,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="facade: time goes back with the clock",
-        file="messagequeue/hub.py",
+        file="messagequeue/topics.py",
         old="self._now_ms = max(self._now_ms, self._clock.now_ms())",
         new="self._now_ms = self._clock.now_ms()",
         tests=seen_by("retry_and_dead_letters.py::test_a_clock_that_went_back_does_not_shorten_the_retention"),

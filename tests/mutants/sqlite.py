@@ -42,7 +42,7 @@ MUTANTS: Final = (
     Mutant(
         name="sqlite: other processes are not woken",
         file="brokers/sqlite/broker.py",
-        old="            self._bell.ring(ready)\n",
+        old="            self._wake_socket.ring(ready)\n",
         new="",
         tests=("tests/faults/test_lost_wakeups.py::test_no_wake_up_is_lost[300]",),
     ),

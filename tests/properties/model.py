@@ -42,7 +42,7 @@ class Model(Accepting):
     def _exhausted(self, group: Group, copy: Copy) -> bool:
         return copy.failures + copy.crashes >= (group.spec.max_delivery_attempts or FOREVER)
 
-    def _look_after(self, group: Group) -> None:
+    def _maintain(self, group: Group) -> None:
         spec, gap = group.spec, self.now - group.looked_after
         group.looked_after = self.now
         for copy in group.at("leased"):
@@ -74,7 +74,7 @@ class Model(Accepting):
         check_pull(limit, NO_WAIT, max_bytes, worker)
         lease_ms = checked_lease_ms(span(lease_ms))
         (one,) = self._groups(queue, group)
-        self._look_after(one)
+        self._maintain(one)
         lowest_first = one.pulls % 10 == 9
         flow, taken, sizes = one.spec.flow_control, list[Copy](), list[int]()
         leased = [copy.envelope.size for copy in one.at("leased")]
@@ -168,7 +168,7 @@ class Model(Accepting):
     def maintain(self) -> None:
         for queue in self._queues.values():
             for group in queue.groups.values():
-                self._look_after(group)
+                self._maintain(group)
         for queue in self._queues.values():
             target = self._queues.get(queue.spec.dead_letter_queue or "")
             if target is not None and target.groups:

@@ -18,7 +18,7 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import FlowControl, GroupSpec, QueueSpec
 from godwit.core.settings import LoadBalancing
-from godwit.runtime.worker.balancing import Share, credits_of
+from godwit.runtime.worker.balance import Share, credits_of
 from godwit.runtime.worker.consumer import Consumer
 from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.waiting import eventually

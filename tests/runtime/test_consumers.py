@@ -126,7 +126,7 @@ async def test_an_instance_says_what_it_did_and_when_it_was_last_alive() -> None
         await mq.enqueue_many([Message(queue="orders", payload=word) for word in ("good", "good", "bad")])
         worker = mq.worker(name="collector-7")
         running = asyncio.create_task(worker.run())
-        await eventually(lambda: worker.accounts.processed >= 3)
+        await eventually(lambda: worker.counts.processed >= 3)
         worker.stop()
         await running
         (one,) = await mq.instances("orders")

@@ -13,7 +13,7 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock
 from godwit.core.queues import QueueSpec
-from godwit.runtime.delivery.empty_polls import Looks
+from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.leader import CLAIM_FOR
 from godwit.runtime.worker.consumer import Consumer
 from godwit.runtime.worker.maintenance import KEY, Maintenance
@@ -113,16 +113,16 @@ async def test_a_worker_that_stops_leaves_the_claim_to_another(tmp_path: Path) -
 
         await eventually(is_claimed)
         holder = await owner()
-        leaving = 0 if holder == b"w0" else 1
-        workers[leaving].stop()
-        await running[leaving]
+        shutdown = 0 if holder == b"w0" else 1
+        workers[shutdown].stop()
+        await running[shutdown]
 
         async def is_inherited() -> bool:
-            return await owner() == f"w{1 - leaving}".encode()
+            return await owner() == f"w{1 - shutdown}".encode()
 
         await eventually(is_inherited)
-        workers[1 - leaving].stop()
-        await running[1 - leaving]
+        workers[1 - shutdown].stop()
+        await running[1 - shutdown]
         assert await owner() is None
 
 
@@ -133,7 +133,7 @@ async def _ignore(_: object) -> None:
 def test_a_place_counts_as_looked_at_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("godwit.runtime.delivery.empty_polls.time.monotonic", lambda: now)
-    looks, within = Looks(), timedelta(seconds=30)
+    looks, within = EmptyPollCache(), timedelta(seconds=30)
     assert not looks.recent([(Q, "a")], within)
     looks.found_nothing((Q, "a"))
     assert looks.recent([(Q, "a")], within)
@@ -145,7 +145,7 @@ def test_a_place_counts_as_looked_at_for_a_while(monkeypatch: pytest.MonkeyPatch
 def test_of_those_whose_waiting_ends_together_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
     monkeypatch.setattr("godwit.runtime.delivery.empty_polls.time.monotonic", lambda: now)
-    looks, within = Looks(), timedelta(seconds=30)
+    looks, within = EmptyPollCache(), timedelta(seconds=30)
     assert [looks.take_turn([(Q, "a")], within) for _ in range(10)] == [True] + [False] * 9
     now += 31
     assert [looks.take_turn([(Q, "a")], within) for _ in range(10)] == [True] + [False] * 9

@@ -13,7 +13,7 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import AckId
 from godwit.core.queues import QueueSpec
-from godwit.runtime.delivery.in_flight import HeldTable, Terms
+from godwit.runtime.delivery.in_flight import InFlight, Terms
 from godwit.runtime.delivery.renewer import Renewer
 from tests.waiting import eventually, real_time
 
@@ -21,7 +21,7 @@ LEASE = timedelta(seconds=30)
 OFTEN = timedelta(milliseconds=5)
 
 
-class Counted(HeldTable):
+class Counted(InFlight):
     """Counts how often somebody asks what to renew."""
 
     asked = 0

@@ -84,7 +84,7 @@ async def test_the_store_is_asked_first_and_the_journal_for_the_rest(office: Off
             asked.extend(ids)  # type: ignore[arg-type]
             return set(asked[:1])
 
-        mq.scheduler._sender._doubts._ask = ask
+        mq.scheduler._sender._accepted._ask = ask
         assert (await mq.scheduler.tick()).swept == 3
         assert len(asked) == 3
         assert len(await office.delivered()) <= 1

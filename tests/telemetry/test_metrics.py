@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from godwit.core.clock import ManualClock
 from godwit.core.failures.failure import FailureKind
-from godwit.telemetry.instruments import RUN_SECONDS, SERIES_LIMIT, Histogram, Kind, Numbers
+from godwit.telemetry.instruments import RUN_SECONDS, SERIES_LIMIT, Histogram, MetricKind, Numbers
 from godwit.telemetry.metrics import TYPES_PER_QUEUE, QueueMetricsCollector
 from godwit.telemetry.recent import WINDOWS, Outcome
 from tests.telemetry.parsing import Samples, open_metrics_families, plain_families, samples
@@ -271,7 +271,7 @@ def test_the_page_stays_in_the_same_order() -> None:
 
 def test_numbers_without_labels_and_odd_numbers_are_written_as_prometheus_reads_them() -> None:
     collector = QueueMetricsCollector()
-    gauge = Numbers("x", Kind.GAUGE, ("a",), "with \\ and\nnewline")
+    gauge = Numbers("x", MetricKind.GAUGE, ("a",), "with \\ and\nnewline")
     for name, number in (("inf", float("inf")), ("ninf", float("-inf")), ("nan", float("nan")), ("half", 0.5)):
         gauge.put((name,), number)
     collector._metric.families += (gauge,)

@@ -178,7 +178,7 @@ async def test_a_manager_serves_both_pages_when_the_configuration_names_a_port(t
         (delivery,) = await mq.dequeue(ORDERS)
         await mq.acknowledge_message(delivery)
         url = f"http://127.0.0.1:{port}"
-        assert mq.observation.address == url
+        assert mq.monitoring.address == url
         found = await scraped(url)
         assert value(found, "queue_messages_enqueued_total", type="order.created") == 1
         assert value(found, "queue_message_ack_total", queue=ORDERS) == 1
@@ -191,7 +191,7 @@ async def test_a_manager_serves_both_pages_when_the_configuration_names_a_port(t
 
 async def test_a_manager_serves_nothing_unless_told_to(tmp_path: Path) -> None:
     async with manager(tmp_path) as mq:
-        assert mq.observation.address is None
+        assert mq.monitoring.address is None
 
 
 async def test_alerts_reach_log_webhook_and_callables_once_for_all_processes_and_do_not_flap(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from godwit.admin.editing import Change, edited, opened
-from godwit.admin.filtering import EVERY_LETTER, Cause, LetterFilter, cause_of
-from godwit.admin.pace import Sleep, TokenBucket
+from godwit.admin.edits import Change, edited, opened
+from godwit.admin.letter_filter import EVERY_LETTER, Cause, LetterFilter, cause_of
+from godwit.admin.letter_pages import LARGEST_PAGE, Pages, find, pages, pages_of_all
 from godwit.admin.patterns import GROWING_ABOVE, FailurePattern, PatternWatch, counted
-from godwit.admin.reading import LARGEST_PAGE, Pages, find, pages, pages_of_all
+from godwit.admin.token_bucket import Sleep, TokenBucket
 from godwit.brokers.contract import Broker, DeadLetter, LetterId, Place
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.errors import LetterNotFound, QueueFull

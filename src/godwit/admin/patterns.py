@@ -10,15 +10,15 @@ from typing import Final
 
 import msgspec
 
-from godwit.admin.filtering import Cause, cause_of
-from godwit.admin.reading import pages
+from godwit.admin.letter_filter import Cause, cause_of
+from godwit.admin.letter_pages import pages
 from godwit.brokers.contract import Broker, DeadLetter, LetterId
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.errors import GodwitError
 from godwit.core.failures.failure import FailureKind
 from godwit.core.logs import get_logger
 from godwit.core.names import GroupName, MessageId, QueueName
-from godwit.telemetry.alerts import CLEAR_AT, Alert, AlertName, AlertRules, Reading, Rule
+from godwit.telemetry.alerts import CLEAR_AT, Alert, AlertName, AlertRule, AlertRules, Reading
 from godwit.telemetry.sinks import Sink, tell
 from godwit.telemetry.window import MONOTONIC_CLOCK, Window
 
@@ -118,7 +118,7 @@ class PatternWatch:
     ) -> None:
         self._broker, self._sinks, self._timer = broker, tuple(sinks), timer
         self._since_ms, self._began_ms = clock.now_ms(), timer.now_ms()
-        rule = Rule(name=AlertName.HIGH_ERROR_RATE, threshold=threshold, clear_at=threshold * CLEAR_AT)
+        rule = AlertRule(name=AlertName.HIGH_ERROR_RATE, threshold=threshold, clear_at=threshold * CLEAR_AT)
         self._alerts = AlertRules([rule], clock=clock)
         self._last: dict[tuple[QueueName, GroupName], LetterId] = {}
         self._windows: dict[str, Window] = {}

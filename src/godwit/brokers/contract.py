@@ -1,6 +1,6 @@
 """The broker contract: one port, three side ports, eleven promises.
 
-`tests/conformance` checks every promise on every broker; a broker that cannot keep one says so in `capabilities`.
+`tests/conformance` checks every promise on every broker; a broker that cannot keep one says so in `partial_promises`.
 
 1.  **Durable publish.** A publish that returned is stored, to the backend's stated level, for every group declared by
     then. A group added later starts empty. An envelope with a `group` reaches that group alone. The whole call is
@@ -333,7 +333,7 @@ class Listener(Protocol):
 class Broker(Protocol):
     """Carries messages from producers to workers, at least once."""
 
-    capabilities: frozenset[str]
+    partial_promises: frozenset[str]
     """Numbers of the promises kept only in part; empty for memory, sqlite and redis."""
     care_is_shared: bool
     """Whether `maintain` of one process does it for all; else each process has leases that only it can look after."""

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from godwit.config.fields import with_fields
 from godwit.config.keys import GROUP_KEYS, QUEUE_KEYS, QUEUE_PARTS, RETRY_KEYS, RULE_KEYS, Key
-from godwit.config.lines import Path
-from godwit.config.sources import Document, Found
+from godwit.config.sources import Document, FoundValue
+from godwit.config.toml_lines import Path
 from godwit.core.errors import ConfigurationError, InvalidArgumentError, listed, shown
 from godwit.core.failures.retry import Backoff, RetryPolicy
 from godwit.core.names import GroupName, QueueName
@@ -115,7 +115,7 @@ class QueueReader:
             rules.append(RoutingRule(condition=condition, target=QueueName(target)))
         return tuple(rules)
 
-    def _retry_policy(self, said: Mapping[str, Found], base: RetryPolicy, path: Path) -> RetryPolicy:
+    def _retry_policy(self, said: Mapping[str, FoundValue], base: RetryPolicy, path: Path) -> RetryPolicy:
         stated = {key.path[-1]: said[key.name].value for key in RETRY_KEYS if key.name in said}
         policy = RetryChanges(**stated).applied_to(base)
         if policy.initial_delay > policy.max_delay:
@@ -124,7 +124,7 @@ class QueueReader:
             raise ConfigurationError(where, problem, "Raise max_delay or lower initial_delay.")
         return policy
 
-    def _filled(self, base: T, said: Mapping[str, Found], keys: Mapping[str, Key], path: Path) -> T:
+    def _filled(self, base: T, said: Mapping[str, FoundValue], keys: Mapping[str, Key], path: Path) -> T:
         """Return `base` with what was said; a combination that a spec refuses is blamed on the key it names."""
         pairs = [(keys[name].path, found.value) for name, found in said.items() if not name.startswith("retry_policy.")]
         try:
@@ -133,7 +133,7 @@ class QueueReader:
             setting = getattr(error, "setting", "")
             raise ConfigurationError(self._document.where((*path, setting)), error.fact, error.remedy) from None
 
-    def _needed(self, said: Mapping[str, Found], key: str, path: Path) -> str:
+    def _needed(self, said: Mapping[str, FoundValue], key: str, path: Path) -> str:
         if key not in said:
             raise ConfigurationError(self._document.where(path), f"{path[-2]} has no {key}", f'Write {key} = "...".')
         return str(said[key].value)
@@ -176,14 +176,14 @@ class QueueReader:
                 circle = " -> ".join((*way, queue.name))
                 raise ConfigurationError(where, f"dead letters go round: {circle}", "Let the last one have none.")
 
-    def _note_queue(self, name: QueueName, type: QueueType, said: Mapping[str, Found]) -> None:
+    def _note_queue(self, name: QueueName, type: QueueType, said: Mapping[str, FoundValue]) -> None:
         for key in QUEUE_KEYS:
             origin = self._settings.origins.get(f"defaults.{key}")
             if origin is None and key in TYPE_PARTS:
                 origin = f"type {type.value}"
             self._note(f"queues[{name}].{key}", said.get(key), origin)
 
-    def _note(self, name: str, found: Found | None, otherwise: str | None) -> None:
+    def _note(self, name: str, found: FoundValue | None, otherwise: str | None) -> None:
         origin = otherwise if found is None else found.origin
         if origin is not None:
             self.origins[name] = origin

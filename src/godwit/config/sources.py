@@ -15,7 +15,7 @@ import msgspec
 
 from godwit.config.addresses import Url
 from godwit.config.keys import OTHER_WORDS, SETTINGS, Key, Variable
-from godwit.config.lines import Path, lines_of
+from godwit.config.toml_lines import Path, lines_of
 from godwit.config.values import HIDDEN, OrNone, Reader, Text, Unreadable
 from godwit.core.errors import ConfigurationError, listed, shown
 
@@ -33,7 +33,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundValue:
     """A value somebody gave, who it was, and the place to blame."""
 
     value: Any
@@ -61,7 +61,9 @@ class Document:
             path = path[:-1]
         return f"{self.name}:{self._lines[path]}" if path else self.name
 
-    def read(self, table: object, path: Path, keys: Mapping[str, Key], also: Collection[str] = ()) -> dict[str, Found]:
+    def read(
+        self, table: object, path: Path, keys: Mapping[str, Key], also: Collection[str] = ()
+    ) -> dict[str, FoundValue]:
         """Return what a table says, by the names of `keys`; refuse all that is not among them or `also`."""
         if not isinstance(table, dict):
             raise ConfigurationError(
@@ -71,7 +73,7 @@ class Document:
 
     def _pairs(
         self, table: dict[str, Any], path: Path, prefix: str, keys: Mapping[str, Key], also: Collection[str]
-    ) -> Iterator[tuple[str, Found]]:
+    ) -> Iterator[tuple[str, FoundValue]]:
         for word, raw in table.items():
             name, here = prefix + word, (*path, word)
             if (key := keys.get(name)) is not None:
@@ -86,9 +88,9 @@ class Document:
                 table_name = ".".join(part for part in here if isinstance(part, str))
                 raise ConfigurationError(self.where(here), f"{name} is {shown(raw)}", f"Write a table: [{table_name}].")
 
-    def _value(self, key: Key, raw: object, path: Path) -> Found:
+    def _value(self, key: Key, raw: object, path: Path) -> FoundValue:
         try:
-            return Found(key.reader.read(raw), Level.FILE, self.where(path))
+            return FoundValue(key.reader.read(raw), Level.FILE, self.where(path))
         except Unreadable:
             fact = f"{key.name} is {displayed(key.reader, raw)}"
             raise ConfigurationError(self.where(path), fact, f"Allowed: {key.reader.allowed}.") from None
@@ -108,7 +110,7 @@ def read_document(file: FilePath) -> Document:
         raise ConfigurationError(str(file), problem, "Make it readable, or name another one.") from None
 
 
-def from_environment(environment: Mapping[str, str], key: Key) -> Found | None:
+def from_environment(environment: Mapping[str, str], key: Key) -> FoundValue | None:
     """Return what the variables of a key say; an empty one says nothing."""
     said = [
         (variable.name, parsed(variable, key, text))
@@ -126,7 +128,7 @@ def from_environment(environment: Mapping[str, str], key: Key) -> Found | None:
                 f"{first}={environment[first]} means {value} attempts, {other}={environment[other]} means {differing}",
                 f"Unset one of them: {first} counts retries, {other} counts failures.",
             )
-    return Found(value, Level.ENVIRONMENT, f"env {first}")
+    return FoundValue(value, Level.ENVIRONMENT, f"env {first}")
 
 
 def parsed(variable: Variable, key: Key, text: str) -> Any:
@@ -161,13 +163,13 @@ def json_object(name: str, text: str) -> dict[str, Any]:
     return value
 
 
-def from_arguments(arguments: Mapping[str, object], key: Key) -> Found | None:
+def from_arguments(arguments: Mapping[str, object], key: Key) -> FoundValue | None:
     """Return what the caller says about a key; None says nothing."""
     raw = arguments.get(key.name)
     if raw is None:
         return None
     try:
-        return Found(key.reader.read(raw), Level.ARGUMENT, "argument")
+        return FoundValue(key.reader.read(raw), Level.ARGUMENT, "argument")
     except Unreadable:
         fact = f"{key.name} is {displayed(key.reader, raw)}"
         raise ConfigurationError("argument", fact, f"Allowed: {key.reader.allowed}.") from None

@@ -19,7 +19,7 @@ from godwit.core.journal.shards import shard_name
 from godwit.core.logs import get_logger
 from godwit.core.names import DEFAULT_GROUP, AckId, queue_name
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.messagequeue.parcel import Parcel, ack_id_of, address, unwrap
+from godwit.messagequeue.envelopes import TopicEnvelope, ack_id_of, address, unwrap
 from godwit.messagequeue.types import InternalMessage, MessageLease, SubscriptionMetadata, SubscriptionStats
 
 MAX_MESSAGES: Final = 10_000
@@ -47,7 +47,7 @@ class Subscription:
         """Deadline and number of extensions of the leases that have any."""
         self._expired_ack_ids: dict[str, int] = {}
         """When each was found expired, oldest first; only to tell a late settlement from a wrong ack id."""
-        self.undeliverable: deque[Parcel] = deque()
+        self.undeliverable: deque[TopicEnvelope] = deque()
         self._undeliverable_bytes = 0
         self._dropped = self._past_retention = self.dead_lettered = 0
         self._warned_ms: dict[str, int] = {}
@@ -99,19 +99,19 @@ class Subscription:
         stats = self.stats()
         return stats.messages < MAX_MESSAGES and stats.bytes + size <= MAX_BYTES
 
-    def accept(self, parcels: Iterable[Parcel], now_ms: int) -> None:
+    def accept(self, parcels: Iterable[TopicEnvelope], now_ms: int) -> None:
         """Take in copies as far as there is room; the others are dropped, counted and warned of."""
         stats = self.stats()
         messages, size = stats.messages, stats.bytes
         expires_at_ms = now_ms + self._retention_ms
         accepted = []
         dropped = 0
-        for parcel in parcels:
-            if messages >= MAX_MESSAGES or size + parcel.size > MAX_BYTES:
+        for envelope in parcels:
+            if messages >= MAX_MESSAGES or size + envelope.size > MAX_BYTES:
                 dropped += 1
                 continue
-            messages, size = messages + 1, size + parcel.size
-            accepted.append(address(parcel, self.name, expires_at_ms))
+            messages, size = messages + 1, size + envelope.size
+            accepted.append(address(envelope, self.name, expires_at_ms))
         self._engine.publish(accepted)
         if dropped:
             self._dropped += dropped
@@ -163,9 +163,9 @@ class Subscription:
 
     # Time
 
-    def look_after(self, now_ms: int) -> None:
+    def maintain(self, now_ms: int) -> None:
         """Do what time asks for, and remember whose leases ran out."""
-        for ack_id in self._engine.look_after(self.name, DEFAULT_GROUP):
+        for ack_id in self._engine.maintain_group(self.name, DEFAULT_GROUP):
             self._expired_ack_ids[ack_id_of(self.leases[ack_id])] = now_ms
             self._end(ack_id)
         too_many = len(self._expired_ack_ids) - EXPIRED_ACK_IDS
@@ -200,15 +200,15 @@ class Subscription:
         self._past_retention += sum(letter.kind is FailureKind.EXPIRED for letter in letters)
         if self.dead_letter_topic is not None:
             for letter in letters:
-                self.undeliverable.append(cast("Parcel", letter.envelope))
+                self.undeliverable.append(cast("TopicEnvelope", letter.envelope))
                 self._undeliverable_bytes += letter.envelope.size
         return bool(self.undeliverable)
 
     def move_dead_letters(self, targets: Sequence[Subscription], now_ms: int) -> None:
         """Hand dead letters over, in order, as long as any target has room; warn when some stay."""
         while self.undeliverable:
-            parcel = self.undeliverable[0]
-            if not any(target.has_room(parcel.size) for target in targets):
+            envelope = self.undeliverable[0]
+            if not any(target.has_room(envelope.size) for target in targets):
                 self._warn(
                     "dead letters stay, their topic takes none",
                     now_ms,
@@ -217,9 +217,9 @@ class Subscription:
                 )
                 return
             for target in targets:
-                target.accept([parcel], now_ms)
+                target.accept([envelope], now_ms)
             self.undeliverable.popleft()
-            self._undeliverable_bytes -= parcel.size
+            self._undeliverable_bytes -= envelope.size
             self.dead_lettered += 1
 
     # Seen from outside

@@ -14,7 +14,7 @@ CLAIM_FOR: Final = timedelta(seconds=4)
 RENEW_AFTER: Final = 1.5
 
 
-class Claim:
+class LeaderClaim:
     """One process's claim; a process that dies is followed once its claim ran out."""
 
     def __init__(self, shared: Shared, key: str, owner: str) -> None:

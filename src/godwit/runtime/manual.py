@@ -19,7 +19,7 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 PolicyOf = Callable[[QueueName, GroupName], RetryPolicy]
 
 
-class ByHand:
+class ManualDeliveries:
     """What one manager pulled and has not settled."""
 
     def __init__(

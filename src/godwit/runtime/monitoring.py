@@ -26,7 +26,7 @@ from godwit.telemetry.sinks import Sink, WebhookSink, log_sink
 log = get_logger(__name__)
 
 
-class Observation:
+class Monitoring:
     """Runs beside an open manager; `port` may be set before, None serves no pages."""
 
     def __init__(

@@ -17,7 +17,7 @@ STEP_WITHIN: Final = timedelta(seconds=30)
 log = get_logger(__name__)
 
 
-class Regular:
+class PeriodicTasks:
     """Repeats steps of one worker; all workers do so, a little apart."""
 
     def __init__(self, worker: str, random: Random, *, unanswered: Callable[[], None]) -> None:

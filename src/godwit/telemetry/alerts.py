@@ -49,7 +49,7 @@ DEFAULT_THRESHOLDS: Final[Mapping[str, float]] = {
 }
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
     """When an alert fires and when it clears."""
 
     name: AlertName
@@ -77,7 +77,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-def rules(thresholds: Mapping[str, float] | None = None) -> tuple[Rule, ...]:
+def rules(thresholds: Mapping[str, float] | None = None) -> tuple[AlertRule, ...]:
     """Return a rule for every alert: with the threshold given, else with its default."""
     given = thresholds or {}
     for key, value in given.items():
@@ -86,7 +86,7 @@ def rules(thresholds: Mapping[str, float] | None = None) -> tuple[Rule, ...]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise InvalidSetting(f"alert threshold {key}", value, "a number of 0 or more")
     return tuple(
-        Rule(name=ALERT_OF_THRESHOLD[key], threshold=value, clear_at=value * CLEAR_AT)
+        AlertRule(name=ALERT_OF_THRESHOLD[key], threshold=value, clear_at=value * CLEAR_AT)
         for key, value in {**DEFAULT_THRESHOLDS, **given}.items()
     )
 
@@ -94,7 +94,7 @@ def rules(thresholds: Mapping[str, float] | None = None) -> tuple[Rule, ...]:
 class AlertRules:
     """Remembers which alerts are firing, by name and subject."""
 
-    def __init__(self, rules: Iterable[Rule], *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, rules: Iterable[AlertRule], *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rules = {rule.name: rule for rule in rules}
         self._clock = clock
         self._calm: dict[tuple[AlertName, str], int] = {}

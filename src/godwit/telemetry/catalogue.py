@@ -12,9 +12,9 @@ from godwit.telemetry.instruments import (
     WAIT_SECONDS,
     Family,
     Histogram,
-    Kind,
     Labels,
     Merge,
+    MetricKind,
     Numbers,
 )
 
@@ -58,7 +58,7 @@ class Catalogue:
         self.dead_now = _gauge("godwit_dead_letters_waiting", group, "Dead letters that wait for replay or discard.")
         self.dropped = Numbers(
             "godwit_messages_dropped_total",
-            Kind.COUNTER,
+            MetricKind.COUNTER,
             group,
             "Copies dropped because the group was full, as the broker counts them.",
             Merge.MAX,
@@ -96,8 +96,8 @@ class Catalogue:
 
 
 def _counter(name: str, labels: Labels, meaning: str) -> Numbers:
-    return Numbers(name, Kind.COUNTER, labels, meaning)
+    return Numbers(name, MetricKind.COUNTER, labels, meaning)
 
 
 def _gauge(name: str, labels: Labels, meaning: str, merge: Merge = Merge.MAX) -> Numbers:
-    return Numbers(name, Kind.GAUGE, labels, meaning, merge)
+    return Numbers(name, MetricKind.GAUGE, labels, meaning, merge)

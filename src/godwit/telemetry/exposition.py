@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
-from godwit.telemetry.instruments import Family, Histogram, Kind, Labels
+from godwit.telemetry.instruments import Family, Histogram, Labels, MetricKind
 
 PLAIN_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -31,7 +31,7 @@ def wants_open_metrics(accept: str) -> bool:
 
 def _family(family: Family, *, open_metrics: bool) -> Iterator[str]:
     # OpenMetrics names a counter without the suffix that its samples carry.
-    name = family.name.removesuffix("_total") if open_metrics and family.kind is Kind.COUNTER else family.name
+    name = family.name.removesuffix("_total") if open_metrics and family.kind is MetricKind.COUNTER else family.name
     yield f"# HELP {name} {family.meaning.translate(_HELP_ESCAPES)}"
     yield f"# TYPE {name} {family.kind}"
     if isinstance(family, Histogram):

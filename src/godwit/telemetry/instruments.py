@@ -27,7 +27,7 @@ _FEW: Final = 16
 Labels = tuple[str, ...]
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What Prometheus calls the sorts of metrics."""
 
     COUNTER = "counter"
@@ -46,7 +46,7 @@ class Merge(StrEnum):
 class Numbers:
     """A counter or a gauge: one number per set of label values."""
 
-    def __init__(self, name: str, kind: Kind, labels: Labels, meaning: str, merge: Merge = Merge.SUM) -> None:
+    def __init__(self, name: str, kind: MetricKind, labels: Labels, meaning: str, merge: Merge = Merge.SUM) -> None:
         self.name, self.kind, self.labels, self.meaning, self.merge = name, kind, labels, meaning, merge
         self.series: dict[Labels, float] = {}
 
@@ -96,7 +96,7 @@ class Spread(msgspec.Struct):
 class Histogram:
     """Observed values in fixed buckets, per set of label values."""
 
-    kind: Final = Kind.HISTOGRAM
+    kind: Final = MetricKind.HISTOGRAM
 
     def __init__(self, name: str, labels: Labels, meaning: str, bounds: tuple[float, ...]) -> None:
         self.name, self.labels, self.meaning, self.bounds = name, labels, meaning, bounds

@@ -77,7 +77,7 @@ async def monitoring_retention_days(world: World) -> None:
     assert _oldest(world) < [to_ms(utc_now() - 4 * DAY)] * len(TABLES)
     world.set(MONITORING_RETENTION_DAYS="2")
     async with world.manager() as mq:
-        running = asyncio.create_task(mq.books.run())
+        running = asyncio.create_task(mq.store_services.run())
         await soon(lambda: not any(_oldest(world)))
         running.cancel()
 
@@ -92,7 +92,7 @@ async def _past(world: World) -> None:
         await mq.enqueue(Message(queue=Q))
         (delivery,) = await mq.dequeue(Q)
         await mq.acknowledge_message(delivery)
-        await mq.books.recorder.catch_up()
+        await mq.store_services.recorder.catch_up()
 
 
 def _plant(world: World) -> None:

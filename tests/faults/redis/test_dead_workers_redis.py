@@ -85,8 +85,8 @@ async def test_five_restarts_of_the_server_are_nobodys_crash(tmp_path: Path, cre
                 workers.append(crew.start(work, server.url, folder / f"{name}.worker", **options))
 
             def settled() -> list[int]:
-                books = [read(folder / f"w{number}.worker") for number in range(3)]
-                return [sum(line[0] == "settled" for line in book) for book in books]
+                store_services = [read(folder / f"w{number}.worker") for number in range(3)]
+                return [sum(line[0] == "settled" for line in book) for book in store_services]
 
             for restart in range(RESTARTS):
                 before = settled()

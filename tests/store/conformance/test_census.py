@@ -52,7 +52,7 @@ async def test_members_are_counted_and_their_state_is_shown(harness: StoreHarnes
         worker = Worker(broker, [Consumer(handler=handle, queues=("orders",))], name="w1")
         running = asyncio.create_task(worker.run())
         await broker.publish([seal(Message(queue="orders")) for _ in range(3)])
-        await eventually(lambda: worker.accounts.processed == 3)
+        await eventually(lambda: worker.counts.processed == 3)
         await recorder.catch_up()
         await take_census(broker, store.messages)
         (member,) = await rows(harness.url, "SELECT * FROM consumer_instances")

@@ -141,7 +141,7 @@ async def test_the_status_is_known_within_a_second_of_the_transition(
     mq = MessageQueueManager(SqliteBroker(file), store=harness.open())
     async with mq, MessageQueueManager(SqliteBroker(file)) as other:
         await mq.broker.declare(mq.settings.queue("orders").spec)
-        recording = asyncio.create_task(mq.books.recorder.run())
+        recording = asyncio.create_task(mq.store_services.recorder.run())
         acting, lags = other if elsewhere else mq, []
         for number in range(20):
             message_id = await acting.enqueue(Message(queue="orders", payload=number))

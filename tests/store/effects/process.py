@@ -80,8 +80,8 @@ async def book(file: str, url: str) -> None:
 async def forward(file: str, url: str) -> None:
     mq = manager(file, url)
     async with mq:
-        while (await mq.books.store("test").outbox.backlog()).waiting:
-            await mq.books.forwarder.tick()
+        while (await mq.store_services.store("test").outbox.backlog()).waiting:
+            await mq.store_services.forwarder.tick()
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ async def test_a_message_leaves_after_the_commit_and_not_before(mq: MessageQueue
             assert await mq.outbox(connection).enqueue(order(1)) == "o1"
             await mq.outbox(connection).enqueue_many([order(2), order(3)])
             if harness.backend == "postgres":
-                assert await mq.books.forwarder.tick() == 0
-        assert await mq.books.forwarder.tick() == 3
+                assert await mq.store_services.forwarder.tick() == 0
+        assert await mq.store_services.forwarder.tick() == 3
         assert await ready(mq) == ["o1", "o2", "o3"]
-        assert await mq.books.forwarder.tick() == 0
+        assert await mq.store_services.forwarder.tick() == 0
         assert await rows(harness.url, "SELECT * FROM outbox") == []
 
 
@@ -78,7 +78,7 @@ async def test_a_rolled_back_message_never_leaves(mq: MessageQueueManager, harne
         await opened(mq)
         async with transaction(harness, commit=False) as connection:
             await mq.outbox(connection).enqueue(order(1))
-        assert await mq.books.forwarder.tick() == 0
+        assert await mq.store_services.forwarder.tick() == 0
         assert await ready(mq) == []
 
 
@@ -117,7 +117,7 @@ async def test_one_the_broker_does_not_take_stays_and_does_not_hold_up_others(
         async with transaction(harness) as connection:
             await mq.outbox(connection).enqueue(Message(id="lost", queue="nowhere"))
             await mq.outbox(connection).enqueue(order(1))
-        assert await mq.books.forwarder.tick() == 1
+        assert await mq.store_services.forwarder.tick() == 1
         assert await ready(mq) == ["o1"]
         (left,) = await rows(harness.url, "SELECT message_id, tries, error FROM outbox")
         assert (left["message_id"], left["tries"]) == ("lost", 1)
@@ -137,8 +137,8 @@ async def test_published_long_ago_and_not_confirmed_is_looked_up_first(
         assert run("forward", "outbox.published") == -signal.SIGKILL
         assert await ready(mq) == ["o1"]
         await rows_released(harness)
-        mq.books.forwarder._window_of = lambda _queue: timedelta(milliseconds=1)
-        assert await mq.books.forwarder.tick() == 1
+        mq.store_services.forwarder._window_of = lambda _queue: timedelta(milliseconds=1)
+        assert await mq.store_services.forwarder.tick() == 1
         assert await ready(mq) == [], "it is known, so it is not published again"
 
 

@@ -84,7 +84,7 @@ async def test_upgrading_while_a_worker_runs_stops_and_loses_nothing(
                 await eventually(lambda: len(handled) == len(sent))
 
             worker = mq.worker()
-            running = [asyncio.create_task(worker.run()), asyncio.create_task(mq.books.run())]
+            running = [asyncio.create_task(worker.run()), asyncio.create_task(mq.store_services.run())]
             await some_more()
             upgrading = asyncio.create_task(new.migrations.upgrade())
             while not upgrading.done():

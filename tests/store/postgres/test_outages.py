@@ -53,7 +53,7 @@ async def test_down_at_start_messages_flow_and_the_recorder_catches_up_later(
 
     async with mq:
         ids = await mq.enqueue_many([Message(queue="orders", payload=number) for number in range(20)])
-        recording = asyncio.create_task(mq.books.recorder.run())
+        recording = asyncio.create_task(mq.store_services.recorder.run())
         worker = mq.worker()
         working = asyncio.create_task(worker.run())
         await eventually(lambda: sorted(handled) == sorted(ids))
@@ -80,7 +80,7 @@ async def test_killed_in_the_middle_the_recorder_goes_on_where_it_was(
     mq = manager(tmp_path, url)
     async with mq:
         await mq.broker.declare(mq.settings.queue("orders").spec)
-        recording = asyncio.create_task(mq.books.recorder.run())
+        recording = asyncio.create_task(mq.store_services.recorder.run())
         ids = []
         for round_ in range(3):
             ids += await mq.enqueue_many([Message(queue="orders", payload=number) for number in range(50)])
@@ -90,7 +90,8 @@ async def test_killed_in_the_middle_the_recorder_goes_on_where_it_was(
             if round_ == 1:
                 server.start()
         await eventually(
-            lambda: mq.books.recorder.recorded > 0 and mq.books.recorder.lag.rows == 0, within=timedelta(seconds=30)
+            lambda: mq.store_services.recorder.recorded > 0 and mq.store_services.recorder.lag.rows == 0,
+            within=timedelta(seconds=30),
         )
         for message_id in (ids[0], ids[60], ids[-1]):
             status = await mq.status(message_id)

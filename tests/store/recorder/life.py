@@ -185,8 +185,8 @@ class Oracle:
     def _count(self, row: dict[str, Any]) -> None:
         failed = (Event.NACKED, Event.LEASE_EXPIRED, Event.DEAD_LETTERED, Event.MESSAGE_EXPIRED)
         if row["worker"] is not None and row["event"] in (Event.ACKED, *failed):
-            books = self.work.setdefault((row["queue"], row["group"], row["worker"]), [0, 0])
-            books[0 if row["event"] is Event.ACKED else 1] += 1
+            store_services = self.work.setdefault((row["queue"], row["group"], row["worker"]), [0, 0])
+            store_services[0 if row["event"] is Event.ACKED else 1] += 1
 
     @property
     def open_messages(self) -> dict[str, Status]:

@@ -15,11 +15,11 @@ async def test_one_process_records_and_another_goes_on_after_it(tmp_path: Path) 
     async with MessageQueueManager.from_url(url) as first, MessageQueueManager.from_url(url) as second:
         await first.broker.declare(first.settings.queue("orders").spec)
         both = [first, second]
-        keeping = [asyncio.create_task(mq.books.run()) for mq in both]
+        keeping = [asyncio.create_task(mq.store_services.run()) for mq in both]
         await first.enqueue_many([Message(queue="orders") for _ in range(3)])
 
         def recorded() -> list[int]:
-            return [mq.books.recorder.recorded for mq in both]
+            return [mq.store_services.recorder.recorded for mq in both]
 
         await eventually(lambda: sum(recorded()) > 0)
         keeper = 0 if recorded()[0] else 1

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from godwit.admin.doctor.findings import Finding, note, ok, warning
-from godwit.admin.doctor.words import rate_in_words, size
+from godwit.admin.doctor.units import rate_in_words, size
 from godwit.brokers.contract import Journal, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.journal.chunks import decode_chunk

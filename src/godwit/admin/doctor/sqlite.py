@@ -19,7 +19,7 @@ import msgspec
 
 from godwit.admin.doctor.findings import Finding, note, ok, problem, warning
 from godwit.admin.doctor.journals import examine_journals
-from godwit.admin.doctor.words import seconds_in_words, size
+from godwit.admin.doctor.units import seconds_in_words, size
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.brokers.sqlite.writer.connection import check_header, open_reader, translated
 from godwit.brokers.sqlite.writer.location import MOUNTS, REMOTE, file_system
@@ -41,7 +41,7 @@ FREE_PAGES_SHARE: Final = 0.5
 FREE_PAGES_BYTES: Final = 64 << 20
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What can be seen of a file and its disk without changing either."""
 
     path: str
@@ -82,7 +82,7 @@ def existing_file(url: str) -> Path:
     return path
 
 
-def gather(path: Path) -> Facts:
+def gather(path: Path) -> SqliteFacts:
     """Collect the facts; the only writing is of a small file beside it, to see how long the disk takes."""
     log = path.with_name(f"{path.name}-wal")
     disk = shutil.disk_usage(path.parent)
@@ -98,7 +98,7 @@ def gather(path: Path) -> Facts:
     except sqlite3.DatabaseError as error:
         raise translated(error, path, "examining the file") from error
     mounts = MOUNTS.read_text(errors="surrogateescape") if MOUNTS.exists() else ""
-    return Facts(
+    return SqliteFacts(
         path=str(path),
         version=sqlite3.sqlite_version_info,
         mode=mode,
@@ -138,7 +138,7 @@ def _specs(path: Path) -> dict[str, QueueSpec] | None:
     return {name: msgspec.json.decode(spec, type=QueueSpec) for name, spec in rows}
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge(facts: SqliteFacts) -> list[Finding]:
     """Say what each fact means."""
     return [
         _version(facts),
@@ -153,7 +153,7 @@ def judge(facts: Facts) -> list[Finding]:
     ]
 
 
-def _version(facts: Facts) -> Finding:
+def _version(facts: SqliteFacts) -> Finding:
     version = ".".join(map(str, facts.version))
     if facts.version < OLDEST:
         return problem(
@@ -172,7 +172,7 @@ def _version(facts: Facts) -> Finding:
     return ok("version", f"SQLite {version}")
 
 
-def _health(facts: Facts) -> Finding:
+def _health(facts: SqliteFacts) -> Finding:
     if facts.broken is not None:
         return problem(
             "health",
@@ -191,7 +191,7 @@ def _health(facts: Facts) -> Finding:
     return ok("health", f"{size(facts.file_bytes)}, quick check in order")
 
 
-def _mode(facts: Facts) -> Finding:
+def _mode(facts: SqliteFacts) -> Finding:
     if facts.mode != "wal":
         return warning(
             "journal mode",
@@ -202,7 +202,7 @@ def _mode(facts: Facts) -> Finding:
     return ok("journal mode", "wal; publishes wait for the disk, pulls and settlements leave the log to the kernel")
 
 
-def _place(facts: Facts) -> Finding:
+def _place(facts: SqliteFacts) -> Finding:
     kind = facts.file_system or "unknown"
     if kind in REMOTE:
         return problem(
@@ -221,7 +221,7 @@ def _place(facts: Facts) -> Finding:
     return ok("file system", kind)
 
 
-def _disk(facts: Facts) -> Finding:
+def _disk(facts: SqliteFacts) -> Finding:
     found = f"{size(facts.disk_free)} of {size(facts.disk_total)} free"
     why = "A publish that finds no room is refused; until there is room again nothing moves."
     remedy = "Free some space, move the file to a larger disk, or lower journal_max_bytes."
@@ -232,7 +232,7 @@ def _disk(facts: Facts) -> Finding:
     return ok("disk", found)
 
 
-def _log(facts: Facts) -> Finding:
+def _log(facts: SqliteFacts) -> Finding:
     if facts.log_bytes > 2 * LOG_BYTES:
         return warning(
             "write-ahead log",
@@ -243,7 +243,7 @@ def _log(facts: Facts) -> Finding:
     return ok("write-ahead log", size(facts.log_bytes))
 
 
-def _sync(facts: Facts) -> Finding:
+def _sync(facts: SqliteFacts) -> Finding:
     if facts.sync_seconds is None:
         return note("sync", "not measured: the folder cannot be written", "Every publish waits for one sync.")
     found = f"{seconds_in_words(facts.sync_seconds)} to make a page safe"
@@ -257,7 +257,7 @@ def _sync(facts: Facts) -> Finding:
     return ok("sync", found)
 
 
-def _pages(facts: Facts) -> Finding:
+def _pages(facts: SqliteFacts) -> Finding:
     free = facts.free_pages_bytes
     found = f"{size(free)} of {size(facts.file_bytes)} unused"
     if free > FREE_PAGES_BYTES and free > facts.file_bytes * FREE_PAGES_SHARE:
@@ -270,7 +270,7 @@ def _pages(facts: Facts) -> Finding:
     return ok("room inside", found)
 
 
-def _access(facts: Facts) -> Finding:
+def _access(facts: SqliteFacts) -> Finding:
     if not facts.writable:
         return problem(
             "access",

@@ -57,7 +57,7 @@ class MemoryBroker:
     With `warns` it says on closing how much is lost: of use to applications, not to their tests.
     """
 
-    capabilities: frozenset[str] = frozenset()
+    partial_promises: frozenset[str] = frozenset()
     care_is_shared = True
     publishes_at_once = 1
 

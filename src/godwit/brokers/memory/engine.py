@@ -241,7 +241,7 @@ class MemoryEngine:
         self.trim()
         return changes
 
-    def look_after(self, name: QueueName, group_name: GroupName) -> list[AckId]:
+    def maintain_group(self, name: QueueName, group_name: GroupName) -> list[AckId]:
         """Do what time asks for in one group, as `pull` does; return the ack ids whose leases were taken back."""
         queue = self._queue(name)
         lapsed: list[AckId] = []

@@ -19,7 +19,7 @@ Modules:
     journal        forwards the journal to a store, in order, at least once
 """
 
-from godwit.brokers.rabbitmq.broker import CAPABILITIES, RabbitMQBroker
+from godwit.brokers.rabbitmq.broker import PARTIAL_PROMISES, RabbitMQBroker
 from godwit.brokers.rabbitmq.layout.topology import QueueNames
 
-__all__ = ["CAPABILITIES", "QueueNames", "RabbitMQBroker"]
+__all__ = ["PARTIAL_PROMISES", "QueueNames", "RabbitMQBroker"]

@@ -51,7 +51,7 @@ from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.core.settings import RabbitMQSettings
 
-CAPABILITIES: Final = frozenset({"2", "3", "4", "5", "6", "7", "8", "9", "10", "11"})
+PARTIAL_PROMISES: Final = frozenset({"2", "3", "4", "5", "6", "7", "8", "9", "10", "11"})
 """Promises kept in part. docs/howto/rabbitmq.md says for each what is kept and what is not."""
 PREFETCH: Final = 5
 
@@ -61,7 +61,7 @@ log = get_logger(__name__)
 class RabbitMQBroker:
     """Messages in quorum queues, bookkeeping in the ledger."""
 
-    capabilities = CAPABILITIES
+    partial_promises = PARTIAL_PROMISES
     care_is_shared = False
     publishes_at_once = 1
     kind = "rabbitmq"

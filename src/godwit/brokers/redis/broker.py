@@ -51,7 +51,7 @@ class RedisBroker:
     `now` gives scripts another time than the server's, for tests.
     """
 
-    capabilities: frozenset[str] = frozenset()
+    partial_promises: frozenset[str] = frozenset()
     care_is_shared = True
     publishes_at_once = 2
 
@@ -298,7 +298,7 @@ class RedisBroker:
     async def maintain(self) -> int:
         """Do what time asks for."""
         queues = {queue.name: queue for queue in await self._catalog.all()}
-        changes = await self._look_after(list(queues.values()))
+        changes = await self._maintain(list(queues.values()))
         for queue in queues.values():
             target = queues.get(queue.spec.dead_letter_queue or "")
             if target is not None and target.groups:
@@ -313,7 +313,7 @@ class RedisBroker:
         await self._journal.trim_all({name: queue.spec for name, queue in queues.items()})
         return changes
 
-    async def _look_after(self, queues: Sequence[QueueConfig]) -> int:
+    async def _maintain(self, queues: Sequence[QueueConfig]) -> int:
         """Do what time asks for in all groups, and move what is in inboxes."""
         changes = 0
         left = [queue.at(partition) for queue in queues if queue.groups for partition in queue.partitions]

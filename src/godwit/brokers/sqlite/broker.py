@@ -17,10 +17,10 @@ from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueSta
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.brokers.sqlite.layout.step import SqliteStep
-from godwit.brokers.sqlite.listen import SqliteListeners
+from godwit.brokers.sqlite.listen.listeners import SqliteListeners
+from godwit.brokers.sqlite.listen.wake import WakeSocket
 from godwit.brokers.sqlite.side_ports import SqliteBrokerJournal, SqliteDeadLetters, SqliteShared
 from godwit.brokers.sqlite.stats import stats
-from godwit.brokers.sqlite.wake import Bell
 from godwit.brokers.sqlite.writer.calls import Step
 from godwit.brokers.sqlite.writer.connection import open_reader, translated
 from godwit.brokers.sqlite.writer.location import check_location
@@ -45,7 +45,7 @@ class SqliteBroker:
     after a fork, open another one in the child.
     """
 
-    capabilities: frozenset[str] = frozenset()
+    partial_promises: frozenset[str] = frozenset()
     care_is_shared = True
     publishes_at_once = 1
 
@@ -123,7 +123,7 @@ class SqliteBroker:
                 max_pages=self._max_pages,
                 committed=self._committed,
             )
-            self._bell = Bell(Path(f"{self._path}.wake"))
+            self._wake_socket = WakeSocket(Path(f"{self._path}.wake"))
             self._glances = open_reader(self._path)
             self._listeners = SqliteListeners(self._glances, self._clock, self._loop)
             self._reader = open_reader(self._path)
@@ -151,14 +151,14 @@ class SqliteBroker:
             return
         self._listeners.close()
         await writer.close()
-        self._bell.close(self._loop)
+        self._wake_socket.close(self._loop)
         await asyncio.to_thread(self._readers.shutdown)
         self._reader.close()
 
     def _committed(self, ready: set[str]) -> None:
         """Wake those who wait, here and elsewhere; called by whoever carried out the step, on its thread."""
         if ready and not self._closed:
-            self._bell.ring(ready)
+            self._wake_socket.ring(ready)
             if self._listeners.anybody:
                 self._loop.call_soon_threadsafe(self._heard, ready)
 
@@ -271,7 +271,7 @@ class SqliteBroker:
         if self._writer is None or self._closed:
             raise BrokerClosed(f"The SQLite broker on {self._path}")
         try:
-            self._bell.listen(self._loop, self._heard)
+            self._wake_socket.listen(self._loop, self._heard)
         except OSError as error:
             raise self._unwritable(error) from error
         return self._listeners.listen(places)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from godwit.admin.filtering import LetterFilter
+from godwit.admin.letter_filter import LetterFilter
 from godwit.cli.args.values import Misuse, duration, instant
 from godwit.cli.exits import Exit
 from godwit.core.failures.failure import FailureKind

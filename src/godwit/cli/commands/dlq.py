@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from godwit.admin.dead_letters import PATIENCE, DeadLetterQueueHandler, Progress, inspection
-from godwit.admin.editing import check_patch
-from godwit.admin.filtering import LetterFilter
+from godwit.admin.edits import check_patch
+from godwit.admin.letter_filter import LetterFilter
 from godwit.brokers.contract import DeadLetter, LetterId
 from godwit.cli.args.command_group import add_group
 from godwit.cli.args.confirmation import Yes, confirm

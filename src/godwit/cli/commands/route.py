@@ -18,7 +18,7 @@ from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results, visible
 from godwit.core.errors import InvalidMessage, listed
 from godwit.core.messages.message import Message
-from godwit.core.messages.routing import Router, Step
+from godwit.core.messages.routing import Router, RoutingStep
 
 EXAMPLES = """Examples:
 
@@ -76,7 +76,7 @@ def read(text: str) -> Message:
         raise InvalidMessage("MESSAGE", f"does not fit ({error})", "Give every field a value of its type.") from None
 
 
-def table(steps: list[Step]) -> Table:
+def table(steps: list[RoutingStep]) -> Table:
     """Return the steps as a table; the arrow marks the choice."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("", "step", "queue", "why"):

@@ -95,10 +95,10 @@ def worker(
     consumers = chosen(target, manager, wanted, concurrency)
     if processes > 1 and CHILD not in os.environ:
         return supervise(target, manager, processes)
-    observation = manager.observation
-    observation.port = observation.port if metrics_port is None else metrics_port
-    if observation.port is not None:
-        observation.port += int(os.environ.get(CHILD, "0"))
+    monitoring = manager.monitoring
+    monitoring.port = monitoring.port if metrics_port is None else metrics_port
+    if monitoring.port is not None:
+        monitoring.port += int(os.environ.get(CHILD, "0"))
     asyncio.run(serve(manager, consumers, patience))
     leave_stragglers()
     return Exit.OK
@@ -164,15 +164,15 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
             return
         worker = manager.worker(name=own_name(manager), consumers=consumers)
         signals.worker = worker
-        if manager.observation.address is not None:
-            remarks().print(f"metrics and health on {manager.observation.address}", highlight=False)
+        if manager.monitoring.address is not None:
+            remarks().print(f"metrics and health on {manager.monitoring.address}", highlight=False)
         if CHILD in os.environ:
             orphaned = asyncio.create_task(stop_when_orphaned(worker, os.getppid()))
             stack.callback(orphaned.cancel)
         if manager.store is not None:
             ticking = asyncio.create_task(manager.scheduler.run(), name="godwit scheduler")
             stack.callback(ticking.cancel)
-            stack.callback(asyncio.create_task(manager.books.run(), name="godwit books").cancel)
+            stack.callback(asyncio.create_task(manager.store_services.run(), name="godwit books").cancel)
         # What is there now stays: looking through all of it again and again would stop handlers for 10 ms each time.
         gc.collect()
         gc.freeze()

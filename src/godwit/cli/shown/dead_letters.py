@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from godwit.admin.dead_letters import Inspection
-from godwit.admin.filtering import cause_of
+from godwit.admin.letter_filter import cause_of
 from godwit.admin.patterns import FailurePattern
 from godwit.brokers.contract import DeadLetter
 from godwit.cli.shown.output import visible

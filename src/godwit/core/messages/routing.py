@@ -22,7 +22,7 @@ Transform: TypeAlias = Callable[[Message], Message]
 """Changes a message before it is published to a queue; id and queue stay."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class RoutingStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a routing decision: where it looked, whether it named a queue, and why or why not."""
 
     looked_at: str
@@ -32,7 +32,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RoutingRule(msgspec.Struct, frozen=True):
     """A compiled rule: messages that meet the condition go to `target`; `owner` is the queue that states it."""
 
     owner: QueueName
@@ -57,13 +57,13 @@ class Router:
         by_priority = sorted(queues, key=lambda queue: -queue.spec.priority)  # stable: equals stay in file order
         self._default = default_queue
         self._rules = tuple(
-            Rule(queue.name, Condition(rule.condition, report=report), rule.target)
+            RoutingRule(queue.name, Condition(rule.condition, report=report), rule.target)
             for queue in by_priority
             for rule in queue.rules
         )
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[RoutingRule, ...]:
         """The rules in the order they are asked."""
         return self._rules
 
@@ -79,7 +79,7 @@ class Router:
             return self._default
         raise Unroutable(message.id, message.type, len(self._rules))
 
-    def explain(self, message: Message) -> list[Step]:
+    def explain(self, message: Message) -> list[RoutingStep]:
         """Return every step with its reason, also those after the choice; at most one is chosen."""
         found = [
             _explicit("routing.target_queue", message.routing.target_queue),
@@ -91,16 +91,16 @@ class Router:
         return [step if at != choice else msgspec.structs.replace(step, chosen=True) for at, step in enumerate(found)]
 
     @staticmethod
-    def _asked(rule: Rule, message: Message) -> Step:
+    def _asked(rule: RoutingRule, message: Message) -> RoutingStep:
         answer = rule.condition.ask(message)
         why = "the condition holds" if answer.holds else answer.problem or "the condition does not hold"
         looked_at = f"rule of {rule.owner}: {rule.condition.source}"
-        return Step(looked_at=looked_at, queue=rule.target, matched=answer.holds, chosen=False, why=why)
+        return RoutingStep(looked_at=looked_at, queue=rule.target, matched=answer.holds, chosen=False, why=why)
 
 
-def _explicit(looked_at: str, queue: QueueName | None) -> Step:
+def _explicit(looked_at: str, queue: QueueName | None) -> RoutingStep:
     why = f"it names {queue}" if queue else "it is not set"
-    return Step(looked_at=looked_at, queue=queue or None, matched=bool(queue), chosen=False, why=why)
+    return RoutingStep(looked_at=looked_at, queue=queue or None, matched=bool(queue), chosen=False, why=why)
 
 
 def filters_of(queue: QueueConfiguration, *, report: Report | None = None) -> dict[GroupName, Condition]:

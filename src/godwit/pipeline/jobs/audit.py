@@ -195,7 +195,7 @@ def _unknown(state: AuditState, connections: Connections) -> tuple[str, ...]:
     ]
 
     async def best_effort(broker: Broker) -> bool:
-        return JOURNAL_PROMISE in broker.capabilities
+        return JOURNAL_PROMISE in broker.partial_promises
 
     if connections.broker(best_effort):
         reasons.append("This broker's journal is written after the fact: what it lacks may not have been lost.")

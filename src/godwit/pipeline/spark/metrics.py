@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from godwit.core.logs import get_logger
 from godwit.pipeline.spark.errors import tolerate_failure
 from godwit.telemetry import exposition
-from godwit.telemetry.instruments import Family, Histogram, Kind, Merge, Numbers
+from godwit.telemetry.instruments import Family, Histogram, Merge, MetricKind, Numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,22 +35,25 @@ class PipelineMetrics:
     def __init__(self) -> None:
         self._lock = Lock()
         name = ("pipeline",)
-        self._rows = Numbers("godwit_pipeline_rows_total", Kind.COUNTER, name, "Journal rows published.")
-        self._batches = Numbers("godwit_pipeline_batches_total", Kind.COUNTER, name, "Batches published.")
+        self._rows = Numbers("godwit_pipeline_rows_total", MetricKind.COUNTER, name, "Journal rows published.")
+        self._batches = Numbers("godwit_pipeline_batches_total", MetricKind.COUNTER, name, "Batches published.")
         self._seconds = Histogram(
             "godwit_pipeline_batch_duration_seconds", name, "How long a batch took, from plan to commit.", BATCH_SECONDS
         )
         self._rate = Numbers(
-            "godwit_pipeline_rows_per_second", Kind.GAUGE, name, "Rows a second in the last batch.", Merge.SUM
+            "godwit_pipeline_rows_per_second", MetricKind.GAUGE, name, "Rows a second in the last batch.", Merge.SUM
         )
         self._lag = Numbers(
-            "godwit_pipeline_lag_rows", Kind.GAUGE, ("pipeline", "shard"), "Rows of a shard behind the last batch."
+            "godwit_pipeline_lag_rows",
+            MetricKind.GAUGE,
+            ("pipeline", "shard"),
+            "Rows of a shard behind the last batch.",
         )
         self._last = Numbers(
-            "godwit_pipeline_last_batch_timestamp_seconds", Kind.GAUGE, name, "When the last batch began."
+            "godwit_pipeline_last_batch_timestamp_seconds", MetricKind.GAUGE, name, "When the last batch began."
         )
         self._noted: dict[int, int] = {}
-        self._running = Numbers("godwit_pipeline_running", Kind.GAUGE, name, "1 while the query runs, else 0.")
+        self._running = Numbers("godwit_pipeline_running", MetricKind.GAUGE, name, "1 while the query runs, else 0.")
 
     @property
     def families(self) -> tuple[Family, ...]:

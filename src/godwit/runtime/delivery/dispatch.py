@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
-from godwit.runtime.delivery.in_flight import Held
+from godwit.runtime.delivery.in_flight import HeldDelivery
 
-Begin = Callable[[deque[Held], "asyncio.Task[None]"], Coroutine[Any, Any, None] | None]
+Begin = Callable[[deque[HeldDelivery], "asyncio.Task[None]"], Coroutine[Any, Any, None] | None]
 """Runs handlers from the front of the line until one waits or none is left; returns what is left of that one."""
 
 
-class Line:
+class HandlerQueue:
     """What one consumer has pulled and not begun, and who begins it."""
 
     def __init__(self, begin: Begin, running: set[asyncio.Task[None]], *, ended: Callable[[], None]) -> None:
@@ -26,7 +26,7 @@ class Line:
         self._running = running
         """Tasks whose handlers wait; shared with the puller."""
         self._ended = ended
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[HeldDelivery] = deque()
         self._waits = False
         """Whether the last handler waited: then the next ones probably do, and begin in tasks of their own at once."""
         self.beginning: set[asyncio.Task[None]] = set()
@@ -36,7 +36,7 @@ class Line:
         """Return how many have not begun."""
         return len(self._waiting)
 
-    def add(self, held: Sequence[Held]) -> None:
+    def add(self, held: Sequence[HeldDelivery]) -> None:
         """Begin these at the loop's next turn, in this order."""
         self._waiting.extend(held)
         self._go_on()

@@ -9,7 +9,7 @@ from datetime import timedelta
 from godwit.brokers.contract import Place
 
 
-class Looks:
+class EmptyPollCache:
     """When each place was last found empty, or began to be looked at, by any consumer of a worker."""
 
     def __init__(self) -> None:

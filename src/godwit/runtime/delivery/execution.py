@@ -18,7 +18,7 @@ from godwit.core.failures.judgement import BatchFailed, Permanent
 from godwit.core.logs import get_logger
 from godwit.core.messages.message import Message
 from godwit.runtime.delivery.coroutine_driver import first_step, in_context
-from godwit.runtime.delivery.in_flight import Held
+from godwit.runtime.delivery.in_flight import HeldDelivery
 from godwit.runtime.delivery.time_limit import TimeLimit
 from godwit.runtime.worker.consumer import CURRENT, Consumer
 
@@ -50,7 +50,7 @@ class Execution:
         self.filtered = 0
         """Messages the group's filter did not want."""
 
-    async def run(self, held: Sequence[Held]) -> None:
+    async def run(self, held: Sequence[HeldDelivery]) -> None:
         """Handle what is held: one message, or a batch."""
         task = cast("asyncio.Task[None]", asyncio.current_task())
         try:
@@ -58,7 +58,7 @@ class Execution:
         finally:
             self._ended(task)
 
-    async def _run(self, held: Sequence[Held], task: asyncio.Task[None]) -> None:
+    async def _run(self, held: Sequence[HeldDelivery], task: asyncio.Task[None]) -> None:
         opened = [(one, message) for one in held if (message := self._open(one)) is not None]
         if not opened:
             return
@@ -81,7 +81,7 @@ class Execution:
             for one in kept:
                 one.done(run_ms, stored)
 
-    def begin(self, waiting: deque[Held], task: asyncio.Task[None]) -> Coroutine[Any, Any, None] | None:
+    def begin(self, waiting: deque[HeldDelivery], task: asyncio.Task[None]) -> Coroutine[Any, Any, None] | None:
         """Run the handlers of those in line, each until it ends; return what is left of the first that waits.
 
         The context of each is its own from the first step to the last, though one task begins them all. What one took
@@ -105,7 +105,7 @@ class Execution:
                 if steps is not None:
                     return self._finish(held, task, started, in_context(context, steps, given))
                 now = time.monotonic()
-                if not held.settled:  # as `Held.done` does; nearly every message comes this way
+                if not held.settled:  # as `HeldDelivery.done` does; nearly every message comes this way
                     held.settled = True
                     run_ms = int((now - started) * 1000 + 0.5)
                     settle(Ack(held.delivery.ack_id, run_ms, None if given is None else _stored(given)))
@@ -113,7 +113,7 @@ class Execution:
             now = time.monotonic()
         return None
 
-    async def _finish(self, held: Held, task: asyncio.Task[None], started: float, rest: Awaitable[Any]) -> None:
+    async def _finish(self, held: HeldDelivery, task: asyncio.Task[None], started: float, rest: Awaitable[Any]) -> None:
         """Carry a handler that waits to its end."""
         self._limit.enter(task, started)
         try:
@@ -153,7 +153,7 @@ class Execution:
         limit = self._consumer.time_limit.total_seconds()
         return TimeoutError(f"the handler took longer than its limit of {limit:g} s")
 
-    def _open(self, held: Held) -> Message | None:
+    def _open(self, held: HeldDelivery) -> Message | None:
         """Decode a message, or settle it as one that can never be handled."""
         try:
             message = held.delivery.envelope.open()
@@ -173,7 +173,7 @@ class Execution:
             return None
         return message
 
-    def _fits(self, message: Message, held: Held) -> bool:
+    def _fits(self, message: Message, held: HeldDelivery) -> bool:
         """Say whether a payload fits the schema of its type; settle it as one that can never be handled if not."""
         check = self._checks.get(message.type)
         if check is not None:
@@ -184,14 +184,14 @@ class Execution:
                 return False
         return True
 
-    def _cancelled(self, held: Sequence[Held], started: float) -> None:
+    def _cancelled(self, held: Sequence[HeldDelivery], started: float) -> None:
         for one in held:
             if self.stopping:
                 one.hand_back()
             else:
                 self._failed(one, RuntimeError("the handler was cancelled"), _milliseconds_since(started))
 
-    def _batch_failed(self, held: Sequence[Held], failed: BatchFailed, started: float) -> None:
+    def _batch_failed(self, held: Sequence[HeldDelivery], failed: BatchFailed, started: float) -> None:
         run_ms = _milliseconds_since(started)
         for index, one in enumerate(held):
             error = failed.errors.get(index)
@@ -200,7 +200,7 @@ class Execution:
             else:
                 self._failed(one, error, run_ms)
 
-    def _failed(self, held: Held, error: BaseException, run_ms: int) -> None:
+    def _failed(self, held: HeldDelivery, error: BaseException, run_ms: int) -> None:
         judgement = held.failed(error, run_ms)
         delivery = held.delivery
         log.info(

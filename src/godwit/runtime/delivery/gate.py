@@ -213,7 +213,7 @@ class SharedGate:
         return found | {place: limit.text() for place, limit in self._rates.items()}
 
 
-class Turnstile:
+class GateView:
     """One consumer's way through the gate: it remembers when the consumer last came by."""
 
     def __init__(self, gate: Gate) -> None:

@@ -33,7 +33,7 @@ class Terms:
         self.judge = judge
 
 
-class Held(msgspec.Struct, eq=False):
+class HeldDelivery(msgspec.Struct, eq=False):
     """One delivery in a worker's hands; it is settled exactly once."""
 
     delivery: Delivery
@@ -70,15 +70,15 @@ class Held(msgspec.Struct, eq=False):
 
     async def acknowledge(self) -> None:
         """Settle it as done, from inside its handler."""
-        self._by_hand()
+        self._manual()
         self._once(Ack(self.delivery.ack_id))
 
     async def reject(self, reason: str, *, requeue: bool) -> None:
         """Settle it as failed, from inside its handler."""
-        self._by_hand()
+        self._manual()
         self.failed(Retry(reason) if requeue else Permanent(reason), 0)
 
-    def _by_hand(self) -> None:
+    def _manual(self) -> None:
         if self.settled:
             raise MessageNotHeld(self.message_id)
 
@@ -88,11 +88,11 @@ class Held(msgspec.Struct, eq=False):
             self.terms.settle(settlement)
 
 
-class HeldTable:
+class InFlight:
     """Everything a worker holds, by ack id; the renewing thread reads it too."""
 
     def __init__(self) -> None:
-        self._held: dict[AckId, Held] = {}
+        self._held: dict[AckId, HeldDelivery] = {}
         self.something = threading.Event()
         """Set when something is held after its reader, the renewing thread, found nothing and cleared it."""
 
@@ -100,9 +100,9 @@ class HeldTable:
         """Return how many are held."""
         return len(self._held)
 
-    def take(self, deliveries: Sequence[Delivery], terms: Terms, now: float) -> list[Held]:
+    def take(self, deliveries: Sequence[Delivery], terms: Terms, now: float) -> list[HeldDelivery]:
         """Begin to hold what was delivered."""
-        taken = [Held(delivery, terms, now) for delivery in deliveries]
+        taken = [HeldDelivery(delivery, terms, now) for delivery in deliveries]
         self._held.update({held.delivery.ack_id: held for held in taken})
         if not self.something.is_set():
             self.something.set()

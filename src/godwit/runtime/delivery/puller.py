@@ -15,14 +15,14 @@ from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.failures.judgement import Judgement
 from godwit.core.logs import get_logger
 from godwit.core.names import QueueName
-from godwit.runtime.delivery.dispatch import Line
-from godwit.runtime.delivery.empty_polls import Looks
+from godwit.runtime.delivery.dispatch import HandlerQueue
+from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.delivery.execution import Execution
-from godwit.runtime.delivery.gate import Turnstile
-from godwit.runtime.delivery.in_flight import Held, HeldTable, Terms
+from godwit.runtime.delivery.gate import GateView
+from godwit.runtime.delivery.in_flight import HeldDelivery, InFlight, Terms
 from godwit.runtime.delivery.quarantine import Quarantine
-from godwit.runtime.delivery.queue_order import Turns
-from godwit.runtime.worker.balancing import Credits
+from godwit.runtime.delivery.queue_order import WeightedQueueOrder
+from godwit.runtime.worker.balance import Credits
 from godwit.runtime.worker.consumer import Consumer
 
 LONGEST_WAIT: Final = timedelta(seconds=30)
@@ -46,13 +46,13 @@ class Puller:
         consumer: Consumer,
         *,
         worker: str,
-        held: HeldTable,
+        held: InFlight,
         threads: Executor,
         settle: Callable[[Settlement], None],
         judge: Callable[[BaseException, Delivery], Judgement],
         delivered: Callable[[Sequence[Delivery]], None],
-        gate: Turnstile,
-        looks: Looks,
+        gate: GateView,
+        empty_polls: EmptyPollCache,
         quarantine: Quarantine,
         grace: timedelta,
         credits_: Credits,
@@ -65,15 +65,15 @@ class Puller:
         self._worker = worker
         self._held = held
         self._execution = Execution(consumer, threads, settle=settle, ended=self._ended)
-        self._line = Line(self._execution.begin, self.running, ended=self._freed.set)
+        self._handlers = HandlerQueue(self._execution.begin, self.running, ended=self._freed.set)
         self._terms = Terms(lease=consumer.lease, renewed_for=consumer.time_limit + grace, settle=settle, judge=judge)
         self._delivered = delivered
         self._gate = gate
-        self._looks = looks
+        self._empty_polls = empty_polls
         self._quarantine = quarantine
         self._suspected: QueueName | None = None
         """Where a message waits for its last chance."""
-        self._turns = Turns(consumer.queues, consumer.weights, strict=consumer.strict)
+        self._queue_order = WeightedQueueOrder(consumer.queues, consumer.weights, strict=consumer.strict)
         self._nudged = asyncio.Event()
         self._places = [(queue, consumer.group) for queue in consumer.queues]
         self._listener = broker.listen(self._places)
@@ -99,7 +99,7 @@ class Puller:
             await self._last_chance(self._suspected)
             return
         await self._quarantine.may_begin()
-        free = self._credits.now - len(self.running) - len(self._line)
+        free = self._credits.now - len(self.running) - len(self._handlers)
         if free <= 0:
             self._freed.clear()
             await self._freed.wait()
@@ -107,7 +107,7 @@ class Puller:
         self._listener.clear()
         self._nudged.clear()
         took, held_back = 0, False
-        for queue in self._turns.order():
+        for queue in self._queue_order.order():
             allowed = await self._gate.admit((queue, consumer.group), free) if free else 0
             held_back = held_back or (bool(free) and not allowed)
             if allowed:
@@ -129,7 +129,7 @@ class Puller:
         while not self._stopping:
             longest = LONGEST_WAIT if self._gate.is_open else self._gate.opens_within(GATED_WAIT)
             self._gate.rest(longest)
-            if await self._listener.wait(longest) or self._looks.take_turn(self._places, longest):
+            if await self._listener.wait(longest) or self._empty_polls.take_turn(self._places, longest):
                 return
 
     async def _rest(self) -> None:
@@ -148,7 +148,7 @@ class Puller:
             held.hand_back()
         return [one for one in deliveries if one.crashes < self.consumer.last_chance]
 
-    def _hold(self, deliveries: list[Delivery]) -> list[Held]:
+    def _hold(self, deliveries: list[Delivery]) -> list[HeldDelivery]:
         return self._held.take(deliveries, self._terms, time.monotonic())
 
     async def _last_chance(self, queue: QueueName) -> None:
@@ -159,7 +159,7 @@ class Puller:
             if not self._stopping and await self._gate.admit(place, 1):
                 self._start(self._hold(await self._lease(place, 1)))
 
-    async def _pull(self, queue: QueueName, free: int) -> list[Held]:
+    async def _pull(self, queue: QueueName, free: int) -> list[HeldDelivery]:
         size = self.consumer.batch
         if size is None:
             return await self._take(queue, free)
@@ -168,12 +168,12 @@ class Puller:
             await self._fill(queue, batch, size)
         return batch
 
-    async def _take(self, queue: QueueName, limit: int, wait: timedelta = NO_WAIT) -> list[Held]:
+    async def _take(self, queue: QueueName, limit: int, wait: timedelta = NO_WAIT) -> list[HeldDelivery]:
         """Pull once, and hold what may be handled beside other messages: from now on its leases are renewed."""
         place = (queue, self.consumer.group)
         deliveries = await self._lease(place, limit, wait)
         if not deliveries:
-            self._looks.found_nothing(place)
+            self._empty_polls.found_nothing(place)
             return []
         return self._hold(self._without_suspects(queue, deliveries))
 
@@ -196,7 +196,7 @@ class Puller:
             held.hand_back()
         return chosen[:limit]
 
-    async def _fill(self, queue: QueueName, batch: list[Held], size: int) -> None:
+    async def _fill(self, queue: QueueName, batch: list[HeldDelivery], size: int) -> None:
         """Wait a while for a batch to become full."""
         until = time.monotonic() + self.consumer.batch_timeout.total_seconds()
         try:
@@ -216,7 +216,7 @@ class Puller:
         """Say whether to wait for more: what was just handed back as suspicious would come again at once."""
         return not self._stopping and self._suspected is None
 
-    def _start(self, held: list[Held]) -> int:
+    def _start(self, held: list[HeldDelivery]) -> int:
         """Begin handling; return the number of slots taken."""
         if not held:
             return 0
@@ -224,7 +224,7 @@ class Puller:
             self._spawn(self._execution.run(held))
             return 1
         if self.consumer.is_async:
-            self._line.add(held)
+            self._handlers.add(held)
         else:
             for one in held:
                 self._spawn(self._execution.run([one]))
@@ -258,11 +258,11 @@ class Puller:
     async def finish(self, grace: timedelta) -> int:
         """Wait for running handlers, then hand back the rest; return how many were handed back."""
         until = time.monotonic() + grace.total_seconds()
-        while under_way := self.running | self._line.beginning:
+        while under_way := self.running | self._handlers.beginning:
             await asyncio.wait(under_way, timeout=max(0.0, until - time.monotonic()))
             if time.monotonic() >= until:
                 break
-        handed_back = self._line.hand_back()
+        handed_back = self._handlers.hand_back()
         left = list(self.running)
         self._execution.stopping = True
         for task in left:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from godwit.core.names import QueueName
 
 
-class Turns:
+class WeightedQueueOrder:
     """Shares pulls among queues by weight, so that none is starved; strict order serves the first as long as it has.
 
     The weighted order gives each queue credit by its weight at every turn and begins with the richest, which pays for

@@ -10,7 +10,7 @@ from datetime import timedelta
 from godwit.core.errors import GodwitError
 from godwit.core.logs import get_logger
 from godwit.core.names import AckId
-from godwit.runtime.delivery.in_flight import HeldTable
+from godwit.runtime.delivery.in_flight import InFlight
 
 log = get_logger(__name__)
 
@@ -20,7 +20,7 @@ ExtendNow = Callable[[Sequence[AckId], timedelta], list[AckId]]
 class Renewer:
     """Extends every held lease at a third of the shortest lease's length."""
 
-    def __init__(self, held: HeldTable, extend_now: ExtendNow, *, every: timedelta) -> None:
+    def __init__(self, held: InFlight, extend_now: ExtendNow, *, every: timedelta) -> None:
         self._held = held
         self._extend_now = extend_now
         self._every = every.total_seconds()

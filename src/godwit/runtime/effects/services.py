@@ -21,7 +21,7 @@ from godwit.core.settings import Settings
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.effects.outbox import OutboxForwarder, OutboxWriter
 from godwit.runtime.effects.status import recorded, status_of
-from godwit.runtime.leader import RENEW_AFTER, Claim
+from godwit.runtime.leader import RENEW_AFTER, LeaderClaim
 from godwit.runtime.recorder.census import take_census
 from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.contract import Store
@@ -36,7 +36,7 @@ CLAIM_KEY: Final = f"{GATE_PREFIX}books"
 log = get_logger(__name__)
 
 
-class Bookkeeping:
+class StoreServices:
     """The store's side of one manager."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Bookkeeping:
 
     async def run(self) -> None:
         """Keep the books until cancelled, for all processes of this broker or, when another does, as its stand-in."""
-        claim = Claim(self._broker.shared, CLAIM_KEY, self._owner)
+        claim = LeaderClaim(self._broker.shared, CLAIM_KEY, self._owner)
         try:
             while True:
                 self._free.clear()
@@ -142,7 +142,7 @@ class Bookkeeping:
         finally:
             await claim.release()
 
-    async def _keep(self, claim: Claim) -> None:
+    async def _keep(self, claim: LeaderClaim) -> None:
         """Record, forward and sweep as long as the claim is ours."""
         steps = (self.recorder.run(), self._count(), self.forwarder.run(), self._sweep())
         keeping = [asyncio.create_task(step, name=f"godwit books {n}") for n, step in enumerate(steps)]
@@ -176,7 +176,7 @@ class Bookkeeping:
                 log.warning("ledger not swept", error=str(error))
 
 
-async def _holds(claim: Claim, *, or_else: bool = False) -> bool:
+async def _holds(claim: LeaderClaim, *, or_else: bool = False) -> bool:
     """Say whether the books are ours; `or_else` while the broker does not answer: nobody can take them then."""
     try:
         return await claim.hold()

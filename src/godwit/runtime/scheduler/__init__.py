@@ -4,7 +4,7 @@ Modules:
 
     scheduler   `MessageScheduler`: the calls of an application
     one_off     messages due once, kept in the store until their time is near
-    recurring   schedules that recur: adding, changing, and taking back what a change makes void
+    recurrence  schedules that recur: adding, changing, and taking back what a change makes void
     campaigns   many messages with a key and a time each, loaded and cancelled together
     ticker      each tick plans what recurs, sends what is due soon, and sweeps up after the dead
     sender      from a claimed firing to a published message, and the note of it

@@ -13,7 +13,7 @@ from godwit.core.messages.message import Message
 from godwit.core.names import MessageId
 from godwit.core.schedule.rules import check_expiry
 from godwit.core.schedule.schedules import Firing, single_id
-from godwit.runtime.scheduler.recurring import unscheduled
+from godwit.runtime.scheduler.recurrence import unscheduled
 from godwit.runtime.scheduler.sender import Sender
 from godwit.store.schedules import Schedules
 

@@ -44,7 +44,7 @@ def accepted_by(statuses: Statuses) -> Ask:
     return ask
 
 
-class Doubts:
+class AcceptedMessages:
     """Asks for messages: first `ask`, when there is a store that can tell, then the journal of their queue."""
 
     def __init__(self, journal: Journal, *, ask: Ask | None = None) -> None:

@@ -28,8 +28,8 @@ from godwit.runtime.scheduler.health import (
 )
 from godwit.runtime.scheduler.lateness import ScheduleAnalytics, analysed
 from godwit.runtime.scheduler.one_off import SingleMessages
-from godwit.runtime.scheduler.recovery import Ask, Doubts
-from godwit.runtime.scheduler.recurring import RecurringSchedules, misfire_of
+from godwit.runtime.scheduler.recovery import AcceptedMessages, Ask
+from godwit.runtime.scheduler.recurrence import RecurringSchedules, misfire_of
 from godwit.runtime.scheduler.sender import Sender
 from godwit.runtime.scheduler.ticker import Ticked, Ticker
 from godwit.store.schedules import CampaignState, ScheduleBacklog, Schedules
@@ -70,8 +70,8 @@ class MessageScheduler:
         self.health = SchedulerHealth(broker.shared, name=name, owner=owner, clock=clock, metrics=metrics)
         if schedules is None:
             return
-        doubts = Doubts(broker.journal, ask=ask)
-        self._sender = Sender(broker, schedules, owner=owner, window_of=window_of, doubts=doubts, clock=clock)
+        accepted = AcceptedMessages(broker.journal, ask=ask)
+        self._sender = Sender(broker, schedules, owner=owner, window_of=window_of, accepted=accepted, clock=clock)
         self._ticker = Ticker(
             schedules, self._sender, self.health, owner=owner, settings=settings, retention=retention, clock=clock
         )

@@ -19,7 +19,7 @@ from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Kind, Message, Scheduling
 from godwit.core.names import MessageId, QueueName
 from godwit.core.schedule.schedules import Firing
-from godwit.runtime.scheduler.recovery import Doubts
+from godwit.runtime.scheduler.recovery import AcceptedMessages
 from godwit.store.schedules import Schedules, Sent
 
 AGAIN_WHEN_FULL: Final = timedelta(seconds=5)
@@ -46,11 +46,11 @@ class Sender:
         *,
         owner: str,
         window_of: Callable[[QueueName], timedelta],
-        doubts: Doubts,
+        accepted: AcceptedMessages,
         clock: Clock,
     ) -> None:
         self._broker, self._schedules, self._owner = broker, schedules, owner
-        self._window_of, self._doubts, self._clock = window_of, doubts, clock
+        self._window_of, self._accepted, self._clock = window_of, accepted, clock
 
     async def send(self, firings: Sequence[Firing]) -> int:
         """Publish firings that this scheduler has just claimed; return how many the broker has now."""
@@ -66,7 +66,7 @@ class Sender:
         doubtful = [firing for firing in firings if not self._is_recognised(firing)]
         for queue, several in groupby(sorted(doubtful, key=_queue), key=_queue):
             waiting = list(several)
-            known = await self._doubts.known(queue, [firing.message_id for firing in waiting])
+            known = await self._accepted.known(queue, [firing.message_id for firing in waiting])
             there = [firing.id for firing in waiting if firing.message_id in known]
             log.info("firings in doubt", queue=queue, there=len(there), asked=len(waiting))
             sent += await self._confirm(there)

@@ -12,7 +12,7 @@ from typing import Final
 
 from godwit.admin.control import GATE_PREFIX
 from godwit.brokers.contract import Broker, SharedEntry
-from godwit.runtime.leader import Claim
+from godwit.runtime.leader import LeaderClaim
 
 MAINTAIN_EVERY: Final = timedelta(seconds=1)
 KEY: Final = f"{GATE_PREFIX}maintenance"
@@ -23,7 +23,7 @@ class Maintenance:
 
     def __init__(self, broker: Broker, owner: str) -> None:
         self._broker = broker
-        self._claim = Claim(broker.shared, KEY, owner)
+        self._claim = LeaderClaim(broker.shared, KEY, owner)
         self._ours = asyncio.Event()
         self._ours.set()
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 
-class Leaving:
+class Shutdown:
     """Whether a worker shall stop, and whether it shall wait for anything on the way."""
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class Leaving:
         """Wait until it shall stop."""
         await self._stop.wait()
 
-    async def unless_leaving(self, work: Awaitable[object], within: timedelta | None = None) -> bool:
+    async def unless_forced(self, work: Awaitable[object], within: timedelta | None = None) -> bool:
         """Wait for something that a second call, or the time, cuts short; say whether it was finished."""
         working = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(self._leave.wait())
-        either: list[asyncio.Future[Any]] = [working, leaving]
+        shutdown = asyncio.ensure_future(self._leave.wait())
+        either: list[asyncio.Future[Any]] = [working, shutdown]
         seconds = None if within is None else within.total_seconds()
         await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        leaving.cancel()
+        shutdown.cancel()
         if working.done():
             working.result()
             return True

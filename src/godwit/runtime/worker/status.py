@@ -15,7 +15,7 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 log = get_logger(__name__)
 
 
-class Condition:
+class WorkerStatus:
     """The state of one worker at each of its places: active, inactive while paused, failed when something is wrong."""
 
     def __init__(

@@ -23,23 +23,23 @@ from godwit.core.failures.judgement import Judgement, judge
 from godwit.core.failures.retry import RetryPolicy
 from godwit.core.logs import get_logger
 from godwit.core.names import AckId
-from godwit.runtime.delivery.empty_polls import Looks
-from godwit.runtime.delivery.gate import SharedGate, Turnstile
-from godwit.runtime.delivery.in_flight import HeldTable
+from godwit.runtime.delivery.empty_polls import EmptyPollCache
+from godwit.runtime.delivery.gate import GateView, SharedGate
+from godwit.runtime.delivery.in_flight import InFlight
 from godwit.runtime.delivery.puller import Puller
 from godwit.runtime.delivery.quarantine import Quarantine
 from godwit.runtime.delivery.renewer import Renewer
 from godwit.runtime.delivery.settler import Settler
-from godwit.runtime.periodic import Regular
+from godwit.runtime.periodic import PeriodicTasks
 from godwit.runtime.threads import in_daemon_thread
-from godwit.runtime.worker.accounting import Accounts
-from godwit.runtime.worker.balancing import Credits
+from godwit.runtime.worker.balance import Credits
 from godwit.runtime.worker.consumer import Consumer
+from godwit.runtime.worker.counts import WorkerCounts
 from godwit.runtime.worker.heartbeat import ConsumerInstance, Heartbeat, instances
 from godwit.runtime.worker.maintenance import KEY as MAINTENANCE_KEY
 from godwit.runtime.worker.maintenance import MAINTAIN_EVERY, Maintenance
-from godwit.runtime.worker.shutdown import Leaving
-from godwit.runtime.worker.status import Condition
+from godwit.runtime.worker.shutdown import Shutdown
+from godwit.runtime.worker.status import WorkerStatus
 from godwit.runtime.worker.watchdog import PATIENCE, Watchdog, Watched
 from godwit.telemetry.metrics import QueueMetricsCollector
 
@@ -88,8 +88,8 @@ class Worker:
         self._changed, self._learned = changed, learned
         self._clock = clock
         self._random = random or Random()
-        self._held = HeldTable()
-        self._looks = Looks()
+        self._held = InFlight()
+        self._empty_polls = EmptyPollCache()
         self._quarantine = Quarantine(lambda: not self._held)
         self._settler = Settler(broker, settled=self._settled)
         self._maintenance = Maintenance(broker, self.name)
@@ -98,10 +98,10 @@ class Worker:
         self._gate = SharedGate(
             broker.shared, places, owner=self.name, rule=self._settings.breaker, clock=clock, breaker_of=protected
         )
-        self.accounts = Accounts(places, self._gate.breakers, metrics or QueueMetricsCollector())
+        self.counts = WorkerCounts(places, self._gate.breakers, metrics or QueueMetricsCollector())
         interval = self._settings.heartbeat_interval
-        tallies = self.accounts.tallies
-        self._condition = Condition(
+        tallies = self.counts.tallies
+        self._status = WorkerStatus(
             Heartbeat(
                 broker.shared,
                 self.name,
@@ -113,7 +113,7 @@ class Worker:
             ),
             consumers,
             worker=self.name,
-            metrics=self.accounts.metrics,
+            metrics=self.counts.metrics,
             paused=self._gate.paused,
             trouble=lambda: self.watchdog.trouble,
         )
@@ -127,10 +127,10 @@ class Worker:
         self._broker_away = False
         shortest = min((consumer.lease for consumer in consumers), default=timedelta(seconds=15))
         self._renewer = Renewer(self._held, broker.extend_now, every=shortest / 3)
-        self._leaving = Leaving()
-        self._regular = Regular(self.name, self._random, unanswered=self._no_answer)
+        self._shutdown = Shutdown()
+        self._periodic = PeriodicTasks(self.name, self._random, unanswered=self._no_answer)
 
-    def _puller(self, consumer: Consumer, turnstile: Turnstile, credits_: Credits) -> Puller:
+    def _puller(self, consumer: Consumer, gate_view: GateView, credits_: Credits) -> Puller:
         def decide(error: BaseException, delivery: Delivery) -> Judgement:
             place = (delivery.queue, delivery.group)
             judgement = judge(
@@ -156,24 +156,24 @@ class Worker:
             threads=self._threads,
             settle=self._settler.add,
             judge=decide,
-            delivered=self.accounts.delivered,
-            gate=turnstile,
-            looks=self._looks,
+            delivered=self.counts.delivered,
+            gate=gate_view,
+            empty_polls=self._empty_polls,
             quarantine=self._quarantine,
             grace=self._settings.grace,
             credits_=credits_,
         )
 
     def _watched(self, consumer: Consumer) -> Watched:
-        turnstile = Turnstile(self._gate)
+        gate_view = GateView(self._gate)
         credits_ = Credits(consumer, self.name, self._members)
-        puller = self._puller(consumer, turnstile, credits_)
+        puller = self._puller(consumer, gate_view, credits_)
         self._pullers.append(puller)
         return Watched(
             puller.run,
             name=consumer.name,
-            passed=lambda: turnstile.passed,
-            rests_until=lambda: turnstile.rests_until,
+            passed=lambda: gate_view.passed,
+            rests_until=lambda: gate_view.rests_until,
             has_room=lambda: self._quarantine.is_open and len(puller.running) < credits_.now,
             patience=PATIENCE + (consumer.batch_timeout if consumer.batch is not None else timedelta(0)),
         )
@@ -186,29 +186,29 @@ class Worker:
         self.watchdog.start()
         care = [asyncio.create_task(step, name=f"godwit {name}") for name, step in self._care()]
         try:
-            await self._leaving.called()
+            await self._shutdown.called()
         finally:
             for puller in self._pullers:
                 puller.stop()
-            await self._leaving.unless_leaving(self.watchdog.stop(), self._longest_turn())
+            await self._shutdown.unless_forced(self.watchdog.stop(), self._longest_turn())
             self.watchdog.cancel()
             handed_back = await self._finish()
             for task in care:
                 task.cancel()
             within = ANSWER_WITHIN if await self._settle_the_rest() else BRIEFLY
             stopping = in_daemon_thread(self._renewer.stop, name="godwit renewer's end")
-            await self._leaving.unless_leaving(stopping, within)
+            await self._shutdown.unless_forced(stopping, within)
             self._threads.shutdown(wait=False, cancel_futures=True)
-            await self._leaving.unless_leaving(self._condition.goodbye(), within)
-            await self._leaving.unless_leaving(self._maintenance.release(), within)
-            log.info("worker stopped", worker=self.name, processed=self.accounts.processed, handed_back=handed_back)
+            await self._shutdown.unless_forced(self._status.goodbye(), within)
+            await self._shutdown.unless_forced(self._maintenance.release(), within)
+            log.info("worker stopped", worker=self.name, processed=self.counts.processed, handed_back=handed_back)
 
     async def _members(self, queue: str) -> list[ConsumerInstance]:
         return await instances(self._broker.shared, self._clock, queue)
 
     async def _beat(self) -> None:
         """Say how this worker does, and learn who else is there to share the work with."""
-        await self._condition.beat()
+        await self._status.beat()
         for puller in self._pullers:
             await puller.balance()
 
@@ -217,14 +217,14 @@ class Worker:
         yield "watchdog", self.watchdog.run()
         yield (
             "maintenance",
-            self._regular.repeat(self._maintenance.tick, MAINTAIN_EVERY, when=self._maintenance.our_turn),
+            self._periodic.repeat(self._maintenance.tick, MAINTAIN_EVERY, when=self._maintenance.our_turn),
         )
-        yield "gate", self._regular.repeat(self._refresh, REFRESH_EVERY)
-        yield "heartbeat", self._regular.repeat(self._beat, self._settings.heartbeat_interval, at_once=True)
+        yield "gate", self._periodic.repeat(self._refresh, REFRESH_EVERY)
+        yield "heartbeat", self._periodic.repeat(self._beat, self._settings.heartbeat_interval, at_once=True)
         for number, consumer in enumerate(self._consumers):
             if consumer.health.ask is not None:
-                ask = partial(self._condition.ask, number)
-                yield f"health of {consumer.name}", self._regular.repeat(ask, consumer.health.interval)
+                ask = partial(self._status.ask, number)
+                yield f"health of {consumer.name}", self._periodic.repeat(ask, consumer.health.interval)
 
     def _longest_turn(self) -> timedelta:
         """Return how long a consumer may take to notice that it shall stop: one may be filling a batch."""
@@ -234,20 +234,20 @@ class Worker:
     async def _finish(self) -> int:
         """Give handlers their grace time, unless told to leave at once; return how many were handed back."""
         finishing = asyncio.gather(*(puller.finish(self._settings.grace) for puller in self._pullers))
-        if await self._leaving.unless_leaving(finishing):
+        if await self._shutdown.unless_forced(finishing):
             return sum(finishing.result())
         return sum(await asyncio.gather(*(puller.finish(timedelta(0)) for puller in self._pullers)))
 
     async def _settle_the_rest(self) -> bool:
         """Settle what ended, without waiting for an absent broker beyond the grace time; say whether it answered."""
-        answered = await self._leaving.unless_leaving(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN))
+        answered = await self._shutdown.unless_forced(self._settler.drain(), max(self._settings.grace, ANSWER_WITHIN))
         if self._held:
             log.warning("left with work unsettled: it is delivered again", worker=self.name, count=len(self._held))
         return answered
 
     def stop(self) -> None:
         """Stop; a second call leaves without waiting for handlers."""
-        self._leaving.call()
+        self._shutdown.call()
 
     def is_idle(self) -> bool:
         """Say whether no handler runs and everything is settled."""
@@ -282,7 +282,7 @@ class Worker:
             lifted = True
         if lifted:
             self.nudge()
-        await self._condition.beat_if_changed()
+        await self._status.beat_if_changed()
         return REFRESH_IDLE_EVERY if self._gate.is_open and self.is_idle() else REFRESH_EVERY
 
     def _no_answer(self) -> None:
@@ -292,10 +292,10 @@ class Worker:
         ended = self._held.drop(settlements)
         if refused:
             gone = frozenset(refused)
-            self.accounts.refused([delivery for delivery in ended if delivery.ack_id in gone])
+            self.counts.refused([delivery for delivery in ended if delivery.ack_id in gone])
             ended = [delivery for delivery in ended if delivery.ack_id not in gone]
             settlements = [settlement for settlement in settlements if settlement.ack_id not in gone]
-        self.accounts.settled(ended, settlements, self._clock.now_ms())
+        self.counts.settled(ended, settlements, self._clock.now_ms())
         await self._gate.publish()
         self._changed()
 

@@ -1,4 +1,10 @@
-"""Examining a RabbitMQ server: version, alarms, nodes, quorum members, features that will go."""
+"""Examining a RabbitMQ server: version, alarms, nodes, quorum members, features that will go.
+
+Modules:
+
+    protocol     what a RabbitMQ server tells any client: version, alarms, how full queues are
+    management   what only its management interface tells: nodes, quorum members, deprecated features
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Examines Redis or Valkey servers: what it would lose, how far it is from its limits, what nobody uses."""
+"""Examines Redis or Valkey servers: what it would lose, how far it is from its limits, what nobody uses.
+
+Modules:
+
+    facts        what can be seen of a Redis server, as plain values
+    durability   whether it keeps what it confirmed: version, role, persistence, eviction
+    capacity     how far it is from its limits: memory, file, connections, speed, clock
+    topologies   whether several servers serve as one: slots, sentinels, lag, a slot with all the work
+    queries      asks the nodes of a cluster, or sentinels, how they are
+    groups       groups and consumers that nobody uses any more
+"""
 
 from __future__ import annotations
 
@@ -17,9 +27,9 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermission
 from godwit.admin.doctor.findings import Finding, problem
 from godwit.admin.doctor.journals import CHECK, examine_journals
 from godwit.admin.doctor.redis import capacity, durability, topologies
-from godwit.admin.doctor.redis.asking import ask_cluster, ask_sentinels, url_at
 from godwit.admin.doctor.redis.facts import gather
 from godwit.admin.doctor.redis.groups import examine_groups
+from godwit.admin.doctor.redis.queries import ask_cluster, ask_sentinels, url_at
 from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis.url import RedisUrl, TopologyKind
 from godwit.brokers.urls import connect

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from godwit.admin.doctor.findings import Finding, note, ok, problem, warning
-from godwit.admin.doctor.redis.facts import Facts
-from godwit.admin.doctor.words import rate_in_words, seconds_in_words, size
+from godwit.admin.doctor.redis.facts import RedisFacts
+from godwit.admin.doctor.units import rate_in_words, seconds_in_words, size
 
 FULL_SHARE, HIGH_SHARE = 0.9, 0.75
 OFTEN_SECONDS: Final = 120.0
@@ -21,12 +21,12 @@ FRAGMENTED: Final = 1.5
 FRAGMENTED_BYTES: Final = 256 << 20
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge(facts: RedisFacts) -> list[Finding]:
     """Return one finding for each of these checks."""
     return [memory(facts), fragmentation(facts), growth(facts), connections(facts), latency(facts), clock(facts)]
 
 
-def memory(facts: Facts) -> Finding:
+def memory(facts: RedisFacts) -> Finding:
     """Full memory refuses publishes; without a limit the kernel ends the server."""
     used, limit = facts.number("used_memory"), facts.number("maxmemory")
     total = facts.number("total_system_memory")
@@ -55,7 +55,7 @@ def memory(facts: Facts) -> Finding:
     )
 
 
-def fragmentation(facts: Facts) -> Finding:
+def fragmentation(facts: RedisFacts) -> Finding:
     """Memory that the allocator holds without using it."""
     value = facts.info.get("mem_fragmentation_ratio", 1.0)
     ratio = float(value) if isinstance(value, int | float) else 1.0
@@ -71,7 +71,7 @@ def fragmentation(facts: Facts) -> Finding:
     return ok("fragmentation", found)
 
 
-def growth(facts: Facts) -> Finding:
+def growth(facts: RedisFacts) -> Finding:
     """How fast the append-only file grows and how often it is rewritten."""
     check, rate = "append-only file", facts.aof_bytes_per_second
     if not facts.number("aof_enabled"):
@@ -111,7 +111,7 @@ def growth(facts: Facts) -> Finding:
     return ok(check, found)
 
 
-def connections(facts: Facts) -> Finding:
+def connections(facts: RedisFacts) -> Finding:
     """Clients that cannot connect cannot settle."""
     check, clients = "connections", facts.number("connected_clients")
     limit = facts.setting_number("maxclients") or facts.number("maxclients")
@@ -141,7 +141,7 @@ def connections(facts: Facts) -> Finding:
     return ok(check, found)
 
 
-def latency(facts: Facts) -> Finding:
+def latency(facts: RedisFacts) -> Finding:
     """Every call is at least one round trip."""
     median, worst = facts.round_trip_median, facts.round_trip_worst
     found = f"{seconds_in_words(median)} a round trip, {seconds_in_words(worst)} the slowest"
@@ -160,7 +160,7 @@ def latency(facts: Facts) -> Finding:
     return ok("latency", found)
 
 
-def clock(facts: Facts) -> Finding:
+def clock(facts: RedisFacts) -> Finding:
     """Leases and delays follow the server's clock; due times come from the publishers'."""
     skew = facts.skew_seconds
     ahead = "ahead of" if skew > 0 else "behind"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from godwit.admin.doctor.findings import Finding, note, ok, problem, warning
-from godwit.admin.doctor.redis.facts import Facts
+from godwit.admin.doctor.redis.facts import RedisFacts
 from godwit.admin.doctor.redis.topologies import lag
-from godwit.admin.doctor.words import size
+from godwit.admin.doctor.units import size
 
 OLDEST: Final = (6, 2)
 USUAL: Final = (7, 0)
@@ -15,12 +15,12 @@ LAGGING_BYTES: Final = 1 << 20
 LAGGING_SECONDS: Final = 5
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge(facts: RedisFacts) -> list[Finding]:
     """Return one finding for each of these checks."""
     return [version(facts), role(facts), persistence(facts), fsync(facts), eviction(facts), replicas(facts)]
 
 
-def version(facts: Facts) -> Finding:
+def version(facts: RedisFacts) -> Finding:
     """Old servers lack commands the scripts use."""
     found = f"{facts.program} {facts.shown_version}"
     if facts.version < OLDEST:
@@ -40,7 +40,7 @@ def version(facts: Facts) -> Finding:
     return ok("version", found)
 
 
-def role(facts: Facts) -> Finding:
+def role(facts: RedisFacts) -> Finding:
     """Refuse replicas: they take no writes."""
     if facts.info.get("role") in {"slave", "replica"}:
         master = f"{facts.info.get('master_host')}:{facts.info.get('master_port')}"
@@ -54,7 +54,7 @@ def role(facts: Facts) -> Finding:
     return ok("role", f"master, {mode}")
 
 
-def persistence(facts: Facts) -> Finding:
+def persistence(facts: RedisFacts) -> Finding:
     """Without the append-only file a restart loses what was confirmed."""
     check = "persistence"
     if facts.info.get("loading"):
@@ -88,7 +88,7 @@ def persistence(facts: Facts) -> Finding:
     return ok(check, "append-only file on")
 
 
-def fsync(facts: Facts) -> Finding:
+def fsync(facts: RedisFacts) -> Finding:
     """How much a power cut may cost."""
     check, value = "fsync", facts.setting("appendfsync")
     if not facts.number("aof_enabled"):
@@ -123,7 +123,7 @@ def fsync(facts: Facts) -> Finding:
     )
 
 
-def eviction(facts: Facts) -> Finding:
+def eviction(facts: RedisFacts) -> Finding:
     """Refuse eviction: it deletes messages."""
     check = "eviction"
     policy = facts.setting("maxmemory-policy") or str(facts.info.get("maxmemory_policy", ""))
@@ -147,7 +147,7 @@ def eviction(facts: Facts) -> Finding:
     )
 
 
-def replicas(facts: Facts) -> Finding:
+def replicas(facts: RedisFacts) -> Finding:
     """One disk is one disk."""
     count = facts.number("connected_slaves")
     if not count:

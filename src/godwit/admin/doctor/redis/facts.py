@@ -23,7 +23,7 @@ SETTINGS: Final = (
 )  # fmt: skip
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class RedisFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One look at a server; sizes in bytes, times in seconds."""
 
     info: Mapping[str, Any]
@@ -69,7 +69,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-async def gather(client: Redis, *, span: timedelta, clock: Clock = SYSTEM_CLOCK) -> Facts:
+async def gather(client: Redis, *, span: timedelta, clock: Clock = SYSTEM_CLOCK) -> RedisFacts:
     """Look at the server twice, `span` apart; measure round trips and the clock in between."""
     began = time.perf_counter()
     before = await client.info("everything")
@@ -78,7 +78,7 @@ async def gather(client: Redis, *, span: timedelta, clock: Clock = SYSTEM_CLOCK)
     await asyncio.sleep(max(0.0, span.total_seconds() - (time.perf_counter() - began)))
     info = await client.info("everything")
     elapsed = time.perf_counter() - began
-    return Facts(
+    return RedisFacts(
         info=info,
         settings=await _settings(client),
         aof_bytes_per_second=_growth(before, info, elapsed),

@@ -10,7 +10,7 @@ import msgspec
 from redis.asyncio import Redis
 
 from godwit.admin.doctor.findings import Finding, note, ok, warning
-from godwit.admin.doctor.words import seconds_in_words
+from godwit.admin.doctor.units import seconds_in_words
 
 STALE: Final = timedelta(days=1)
 """A consumer that has been silent for so long is not coming back."""
@@ -19,7 +19,7 @@ PAGE: Final = 1_000
 CHECK: Final = "groups"
 
 
-class Consumer(msgspec.Struct, frozen=True):
+class ConsumerFacts(msgspec.Struct, frozen=True):
     """One consumer of a group of a stream."""
 
     stream: str
@@ -32,18 +32,18 @@ class Consumer(msgspec.Struct, frozen=True):
 async def examine_groups(client: Redis, *, stale: timedelta = STALE) -> Finding:
     """Look at the consumers of all streams, at most two thousand of them."""
     streams, groups = set[str](), set[tuple[str, str]]()
-    consumers: list[Consumer] = []
+    consumers: list[ConsumerFacts] = []
     async for stream, group in _groups(client):
         streams.add(stream)
         groups.add((stream, group))
         consumers += [
-            Consumer(stream, group, _text(one["name"]), one["pending"], one["idle"])
+            ConsumerFacts(stream, group, _text(one["name"]), one["pending"], one["idle"])
             for one in await client.xinfo_consumers(stream, group)
         ]
     return judge(consumers, len(streams), len(groups), stale)
 
 
-def judge(consumers: list[Consumer], streams: int, groups: int, stale: timedelta) -> Finding:
+def judge(consumers: list[ConsumerFacts], streams: int, groups: int, stale: timedelta) -> Finding:
     """Say whether some of them are left-overs."""
     limit_ms = stale.total_seconds() * 1000
     found = f"{groups:,} groups of {streams:,} streams, {len(consumers):,} consumers"
@@ -82,7 +82,7 @@ async def _groups(client: Redis) -> AsyncIterator[tuple[str, str]]:
             yield _text(key), _text(group["name"])
 
 
-def _idle(one: Consumer) -> str:
+def _idle(one: ConsumerFacts) -> str:
     return seconds_in_words(one.idle_ms / 1000)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from godwit.config.choosing import choose_broker_url
+from godwit.config.broker_choice import choose_broker_url
 from godwit.config.fields import with_fields
 from godwit.config.keys import SETTINGS
 from godwit.config.queues import QueueReader
-from godwit.config.sources import Document, Found, from_arguments, from_environment, read_document, unknown_key
+from godwit.config.sources import Document, FoundValue, from_arguments, from_environment, read_document, unknown_key
 from godwit.core.errors import ConfigurationError
 from godwit.core.settings import Settings
 
@@ -36,7 +36,7 @@ def settings_from(document: Document, environment: Mapping[str, str], arguments:
         if word not in SETTINGS:
             raise unknown_key("argument", word, "", tuple(SETTINGS))
     in_file = document.read(document.tables, (), SETTINGS, ("queues",))
-    found: dict[str, Found] = {}
+    found: dict[str, FoundValue] = {}
     for name, key in SETTINGS.items():
         said = from_arguments(arguments, key) or from_environment(environment, key)
         if said is not None or name in in_file:

@@ -14,7 +14,7 @@ from godwit.telemetry.recent import Outcome
 _ONLY_DONE: Final = {Ack}
 
 
-class Accounts:
+class WorkerCounts:
     """Counts in batches, place by place."""
 
     def __init__(

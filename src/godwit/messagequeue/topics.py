@@ -10,7 +10,7 @@ from godwit.brokers.contract import Delivery
 from godwit.brokers.memory.engine import MemoryEngine
 from godwit.core.clock import Clock
 from godwit.core.errors import InvalidAckId, SubscriptionNotFound, TopicNotFound
-from godwit.messagequeue.agenda import Agenda
+from godwit.messagequeue.due_times import DueTimes
 from godwit.messagequeue.subscription import Subscription
 from godwit.messagequeue.types import SubscriptionMetadata, TopicMetadata
 
@@ -40,7 +40,7 @@ class Topic:
         self.subscriptions: dict[str, Subscription] = {}
 
 
-class Hub:
+class Topics:
     """Topics, subscriptions and their care."""
 
     def __init__(self, *, clock: Clock, clean_up_every_ms: int) -> None:
@@ -48,7 +48,7 @@ class Hub:
         self.engine = MemoryEngine(clock=self._instant)
         self.topics: dict[str, Topic] = {}
         self.subscriptions: dict[str, Subscription] = {}
-        self._agenda = Agenda()
+        self._due_times = DueTimes()
         self._undeliverable: set[str] = set()
         """Subscriptions that hold dead letters nobody takes."""
         self._clean_up_every_ms = clean_up_every_ms
@@ -107,7 +107,7 @@ class Hub:
             subscription.close()
 
     def _forget(self, subscription: Subscription) -> None:
-        self._agenda.cancel(subscription.name)
+        self._due_times.cancel(subscription.name)
         self._undeliverable.discard(subscription.name)
 
     # Time
@@ -115,8 +115,8 @@ class Hub:
     def catch_up(self) -> int:
         """Do what time asked for since the last call; return the instant of this one."""
         now_ms = self._instant.move()
-        for name in self._agenda.due(now_ms):
-            self.subscriptions[name].look_after(now_ms)
+        for name in self._due_times.due(now_ms):
+            self.subscriptions[name].maintain(now_ms)
             self.follow_up(self.subscriptions[name], now_ms)
         if self._undeliverable:
             self._move_dead_letters(now_ms)
@@ -135,7 +135,7 @@ class Hub:
 
     def plan(self, subscription: Subscription) -> None:
         """Note when a subscription next needs care."""
-        self._agenda.plan(subscription.name, subscription.next_due_ms())
+        self._due_times.plan(subscription.name, subscription.next_due_ms())
 
     def _move_dead_letters(self, now_ms: int) -> None:
         for name in list(self._undeliverable):

@@ -18,7 +18,7 @@ SETTLED_SECONDS: Final = 0.1
 DATAGRAM_BYTES: Final = 60_000
 
 
-class Bell:
+class WakeSocket:
     """Our socket, and the way to those of other processes."""
 
     def __init__(self, directory: Path) -> None:

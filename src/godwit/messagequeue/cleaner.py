@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 
 
-class Janitor:
+class Cleaner:
     """Calls `tidy` every `interval_seconds` from one daemon thread, until it returns False.
 
     It holds no reference to the owner of `tidy`: a queue nobody uses any more goes away, and the thread with it.

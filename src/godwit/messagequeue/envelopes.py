@@ -21,7 +21,7 @@ PUBLISH_STEP_NS: Final = 1_000
 """Between two messages, so that their publish times differ as datetimes too, which end at microseconds."""
 
 
-class Parcel(Envelope, frozen=True, gc=False):
+class TopicEnvelope(Envelope, frozen=True, gc=False):
     """An envelope that needs no decoding: its body is the message's data, shared by all subscriptions."""
 
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
@@ -58,9 +58,9 @@ def _checked_length(message: InternalMessage) -> int:
     return length
 
 
-def wrap(message: InternalMessage, length: int, publish_time_ns: int) -> Parcel:
+def wrap(message: InternalMessage, length: int, publish_time_ns: int) -> TopicEnvelope:
     """Return a checked message under an id of its own."""
-    return Parcel(
+    return TopicEnvelope(
         id=new_message_id(),
         queue=QueueName(""),
         body=message.data,
@@ -72,21 +72,21 @@ def wrap(message: InternalMessage, length: int, publish_time_ns: int) -> Parcel:
     )
 
 
-def address(parcel: Parcel, subscription: QueueName, expires_at_ms: int) -> Parcel:
+def address(envelope: TopicEnvelope, subscription: QueueName, expires_at_ms: int) -> TopicEnvelope:
     """Return the copy for one subscription."""
-    return msgspec.structs.replace(parcel, queue=subscription, expires_at_ms=expires_at_ms)
+    return msgspec.structs.replace(envelope, queue=subscription, expires_at_ms=expires_at_ms)
 
 
 def unwrap(delivery: Delivery) -> InternalMessage:
     """Return the message of a delivery; the receiver may do with its attributes what he likes."""
-    parcel = cast("Parcel", delivery.envelope)
+    envelope = cast("TopicEnvelope", delivery.envelope)
     return InternalMessage(
-        id=parcel.id,
-        data=parcel.body,
-        attributes=dict(parcel.attributes),
-        publish_time=EPOCH + timedelta(microseconds=parcel.publish_time_ns // 1_000),
-        publish_time_ns=parcel.publish_time_ns,
-        ordering_key=parcel.ordering_key,
+        id=envelope.id,
+        data=envelope.body,
+        attributes=dict(envelope.attributes),
+        publish_time=EPOCH + timedelta(microseconds=envelope.publish_time_ns // 1_000),
+        publish_time_ns=envelope.publish_time_ns,
+        ordering_key=envelope.ordering_key,
         delivery_attempt=delivery.attempt,
         ack_id=ack_id_of(delivery),
     )

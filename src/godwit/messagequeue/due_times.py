@@ -10,7 +10,7 @@ _NEVER: Final = 1 << 62
 _STALE_BEFORE_SWEEP: Final = 64
 
 
-class Agenda:
+class DueTimes:
     """One time per name; an earlier one replaces it."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlunsplit
 
-from godwit.config.sources import Found, Level
+from godwit.config.sources import FoundValue, Level
 from godwit.core.errors import ConfigurationError
 from godwit.core.settings import DEFAULT_BROKER_URL, RedisSettings
 from godwit.core.urls import split_url
@@ -15,7 +15,7 @@ _RANK: Final = {"broker_url": 0, "redis.url": 1, "rabbitmq.url": 1, "redis.host"
 _REDIS_PARTS: Final = ("port", "password", "db")
 
 
-def choose_broker_url(found: Mapping[str, Found]) -> Found:
+def choose_broker_url(found: Mapping[str, FoundValue]) -> FoundValue:
     """Return the broker's address out of what the four keys say that can name one.
 
     Arguments win over the environment, which wins over the file. At one of these levels the order is broker_url
@@ -25,7 +25,7 @@ def choose_broker_url(found: Mapping[str, Found]) -> Found:
         ((said.level, _RANK[key], key) for key, said in found.items() if key in _RANK and said.value is not None)
     )
     if not named:
-        return Found(DEFAULT_BROKER_URL, Level.DEFAULT, "default")
+        return FoundValue(DEFAULT_BROKER_URL, Level.DEFAULT, "default")
     level, rank, key = named[0]
     rivals = [other for at, place, other in named if (at, place) == (level, rank)]
     if len(rivals) > 1:
@@ -38,10 +38,10 @@ def choose_broker_url(found: Mapping[str, Found]) -> Found:
     winner = found[key]
     if key not in {"redis.url", "redis.host"}:
         return winner
-    return Found(_redis_url(key, found), winner.level, winner.origin)
+    return FoundValue(_redis_url(key, found), winner.level, winner.origin)
 
 
-def _redis_url(key: str, found: Mapping[str, Found]) -> str:
+def _redis_url(key: str, found: Mapping[str, FoundValue]) -> str:
     said = {name: found[f"redis.{name}"].value if f"redis.{name}" in found else None for name in _REDIS_PARTS}
     url = (
         found[key].value

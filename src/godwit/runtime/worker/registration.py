@@ -17,7 +17,7 @@ from godwit.core.names import DEFAULT_GROUP, GroupName
 from godwit.core.settings import Settings
 from godwit.runtime.delivery.tracing import traced
 from godwit.runtime.effects.once import KeyOf, handled_once
-from godwit.runtime.effects.services import Bookkeeping
+from godwit.runtime.effects.services import StoreServices
 from godwit.runtime.worker.consumer import Consumer, Handler, QueueConsumer
 from godwit.runtime.worker.health_checks import HealthCallable
 from godwit.runtime.worker.registry import Registry
@@ -28,14 +28,14 @@ from godwit.telemetry.tracing import Tracer
 H = TypeVar("H", bound=Handler)
 
 
-class Employer:
-    """Knows the consumers of an application and makes workers for them; whoever inherits it says with what."""
+class ConsumerRegistration:
+    """The manager's side towards handlers: registers consumers and makes workers for them."""
 
     broker: Broker
     settings: Settings
     metrics: QueueMetricsCollector
     tracer: Tracer | None
-    books: Bookkeeping
+    store_services: StoreServices
     _registry: Registry
     _clock: Clock
     _random: Random
@@ -64,13 +64,13 @@ class Employer:
         seconds.
         """
         if once is not None:
-            self.books.store("once")
+            self.store_services.store("once")
             if batch:
                 raise InvalidSetting("once", "given together with batch", "one or the other: a batch has many effects")
 
         def register(handler: H) -> H:
             self._registry.add(
-                handler if once is None else handled_once(handler, once, self.books.once, group),
+                handler if once is None else handled_once(handler, once, self.store_services.once, group),
                 queues,
                 GroupName(group),
                 concurrency=concurrency,
@@ -120,8 +120,8 @@ class Employer:
                 breaker=self.settings.breaker,
             ),
             metrics=self.metrics,
-            changed=self.books.notice,
-            learned=self.books.learn,
+            changed=self.store_services.notice,
+            learned=self.store_services.learn,
             clock=self._clock,
             random=self._random,
         )
