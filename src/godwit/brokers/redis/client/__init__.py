@@ -4,8 +4,6 @@ Modules:
 
     topology         which server has a key: slots of a cluster, the master that sentinels name
     connection       one connection: commands out, replies in, in order
-    inline_future    a reply whose waiter goes on in the turn in which it comes
-    spin_wait        when a task that sends one command after the other waits for the reply awake
     pool             connections for calls: bounded, with a bounded wait
     discovery        asks all sentinels or nodes at once where things are; the newest answer counts
     routes           one round of a call to whoever has the keys, along with redirections

@@ -22,7 +22,6 @@ from godwit.brokers.redis.client.errors import ELSEWHERE, PASSING, UNTOUCHED, Li
 from godwit.brokers.redis.client.pool import CONNECT_SECONDS, ConnectionPool, ReservedConnection, Then, seen
 from godwit.brokers.redis.client.routes import Routes
 from godwit.brokers.redis.client.scripts import Script, script
-from godwit.brokers.redis.client.spin_wait import SpinWait
 from godwit.brokers.redis.client.topology import topology
 from godwit.brokers.redis.url import RedisUrl, ServerAddress
 from godwit.core.errors import BrokerClosed
@@ -57,7 +56,6 @@ class RedisClient:
         self._routes = Routes(self.topology, self._pool_at)
         self._lookout = TopologyDiscovery(self.topology, self._drop_others)
         self._blocking: WeakSet[RedisConnection] = WeakSet()
-        self._awake = SpinWait()
         self.closed = False
 
     @property
@@ -146,11 +144,8 @@ class RedisClient:
         if link is None:
             return None
         fault_point(what.before)
-        replies = link.ask(command)
-        if self._awake.worthwhile() and pool.calm:
-            self._awake.came(in_time=link.read_awake())
         try:
-            (reply,) = await replies
+            (reply,) = await link.send_packed(command)
         except asyncio.CancelledError:
             link.when_quiet(pool.release)
             raise

@@ -13,8 +13,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 import hiredis
 
 from godwit.brokers.redis.client.errors import LinkLost, Refused
-from godwit.brokers.redis.client.inline_future import InlineFuture, resume_all
-from godwit.brokers.redis.client.spin_wait import POSSIBLE, read_spinning
 from godwit.brokers.redis.client.topology import misplaced
 from godwit.brokers.redis.url import Role, ServerAddress
 
@@ -55,12 +53,7 @@ class RedisConnection(asyncio.BufferedProtocol):
         self._reader = hiredis.Reader()
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
-        self._views = [self._view]
-        self._fd: int | None = None
-        """Where to read without the event loop; None where that is not possible."""
-        self._waiting: deque[tuple[asyncio.Future[Any] | InlineFuture, int, list[Any]]] = deque()
-        self._answered: list[InlineFuture] = []
-        """Whose waiters go on when all that was read is understood."""
+        self._waiting: deque[tuple[asyncio.Future[Any], int, list[Any]]] = deque()
         self._transport: asyncio.Transport | None = None
         self._lost: Exception | None = None
         self._when_quiet: Callable[[RedisConnection], None] | None = None
@@ -73,8 +66,6 @@ class RedisConnection(asyncio.BufferedProtocol):
         """Take the transport."""
         RedisConnection.opened += 1
         self._transport = transport  # type: ignore[assignment]
-        if POSSIBLE and transport.get_extra_info("sslcontext") is None:
-            self._fd = transport.get_extra_info("socket").fileno()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Say where to put what is read: always the same place, which costs less than a new one each time."""
@@ -88,9 +79,6 @@ class RedisConnection(asyncio.BufferedProtocol):
                 self._take(reply)
         except hiredis.ProtocolError as error:
             self.abort(LinkLost(f"the reply is not Redis's protocol ({error})"))
-        if self._answered:
-            answered, self._answered = self._answered, []
-            resume_all(answered)
 
     def _take(self, reply: Any) -> None:
         future, wanted, replies = self._waiting[0]
@@ -102,8 +90,6 @@ class RedisConnection(asyncio.BufferedProtocol):
         self._waiting.popleft()
         if not future.done():
             future.set_result(replies)
-            if isinstance(future, InlineFuture):
-                self._answered.append(future)
         if self._when_quiet is not None and not self._waiting:
             then, self._when_quiet = self._when_quiet, None
             then(self)
@@ -140,31 +126,13 @@ class RedisConnection(asyncio.BufferedProtocol):
     def send_packed(self, commands: bytes, count: int = 1) -> asyncio.Future[list[Any]]:
         """Send commands that are written out already."""
         future: asyncio.Future[list[Any]] = self._loop.create_future()
-        self._write(commands, count, future)
-        return future
-
-    def ask(self, commands: bytes, count: int = 1) -> InlineFuture:
-        """Send commands that are written out, for one task that waits for the replies at once."""
-        reply = InlineFuture(self._loop)
-        self._write(commands, count, reply)
-        return reply
-
-    def read_awake(self) -> bool:
-        """Stay awake for a moment until something comes; say whether it did. Right after `ask`, in the same turn."""
-        if self._fd is None or self._lost is not None:
-            return False
-        count = read_spinning(self._fd, self._views)
-        if count:
-            self.buffer_updated(count)
-        return count > 0
-
-    def _write(self, commands: bytes, count: int, future: asyncio.Future[list[Any]] | InlineFuture) -> None:
         if self._lost is not None or self._transport is None:
             future.set_exception(self._lost or LinkLost("it is not connected"))
-            return
+            return future
         self.since = self._loop.time()
         self._waiting.append((future, count, []))
         self._transport.write(commands)
+        return future
 
     async def open(self, timeout_seconds: float) -> None:
         """Connect, log in and ask who is there."""

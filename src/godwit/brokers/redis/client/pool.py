@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from godwit.brokers.redis.client.connection import Argument, RedisConnection, ServerInfo, packed_commands
+from godwit.brokers.redis.client.connection import Argument, RedisConnection, ServerInfo
 from godwit.brokers.redis.client.errors import LinkLost
 from godwit.brokers.redis.url import ServerAddress
 from godwit.core.errors import BrokerBusy
@@ -66,11 +66,6 @@ class ConnectionPool:
         return bool(self._waiters)
 
     @property
-    def calm(self) -> bool:
-        """Whether at most one call is under way."""
-        return len(self._busy) == 1 and not self._waiters
-
-    @property
     def connected(self) -> bool:
         """Whether a connection is there, as far as is known: then the server is the one it was."""
         return any(link.usable for link in self._idle) or any(link.usable for link in self._busy)
@@ -94,7 +89,7 @@ class ConnectionPool:
             run_id = link.server.run_id
             commands = tuple((*command, run_id) if command[0] == "EVALSHA" else command for command in commands)
         try:
-            replies = await link.ask(packed_commands(commands), len(commands))
+            replies = await link.send(*commands)
         except asyncio.CancelledError:
             link.when_quiet(self.release)
             raise
