@@ -32,7 +32,7 @@ class RoutingStep(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class RoutingRule(msgspec.Struct, frozen=True):
+class CompiledRule(msgspec.Struct, frozen=True):
     """A compiled rule: messages that meet the condition go to `target`; `owner` is the queue that states it."""
 
     owner: QueueName
@@ -57,13 +57,13 @@ class Router:
         by_priority = sorted(queues, key=lambda queue: -queue.spec.priority)  # stable: equals stay in file order
         self._default = default_queue
         self._rules = tuple(
-            RoutingRule(queue.name, Condition(rule.condition, report=report), rule.target)
+            CompiledRule(queue.name, Condition(rule.condition, report=report), rule.target)
             for queue in by_priority
             for rule in queue.rules
         )
 
     @property
-    def rules(self) -> tuple[RoutingRule, ...]:
+    def rules(self) -> tuple[CompiledRule, ...]:
         """The rules in the order they are asked."""
         return self._rules
 
@@ -91,7 +91,7 @@ class Router:
         return [step if at != choice else msgspec.structs.replace(step, chosen=True) for at, step in enumerate(found)]
 
     @staticmethod
-    def _asked(rule: RoutingRule, message: Message) -> RoutingStep:
+    def _asked(rule: CompiledRule, message: Message) -> RoutingStep:
         answer = rule.condition.ask(message)
         why = "the condition holds" if answer.holds else answer.problem or "the condition does not hold"
         looked_at = f"rule of {rule.owner}: {rule.condition.source}"
