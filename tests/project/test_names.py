@@ -1,4 +1,4 @@
-"""Names and sizes: modules are nouns or verbs of the contract, no two public classes share a name, folders are small."""
+"""Names and sizes: modules are nouns or verbs of the contract, public class names are unique, folders are small."""
 
 from __future__ import annotations
 
