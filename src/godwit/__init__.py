@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, HandBack, Nack, Postpone, Receipt
 from godwit.brokers.urls import connect
 from godwit.core.errors import GodwitError
+from godwit.core.failures.breaker import Breaker
 from godwit.core.failures.failure import ErrorType, FailureKind, ProcessingError
-from godwit.core.failures.judgement import BatchFailed, Permanent, Retry
+from godwit.core.failures.judgement import BatchFailed, DownstreamAway, Permanent, RateLimited, Retry
 from godwit.core.failures.retry import Backoff, RetryPolicy, Strategy
 from godwit.core.messages.envelope import Envelope, seal, seal_all
 from godwit.core.messages.message import Kind, Message, MessageMetadata, Priority, Routing, Scheduling
 from godwit.core.queues import FlowControl, GroupSpec, Overflow, QueueSpec, QueueType
+from godwit.core.rate import Rate
 
 if TYPE_CHECKING:
     from godwit.admin.control import QueueControl
@@ -25,10 +27,12 @@ __all__ = [
     "Ack",
     "Backoff",
     "BatchFailed",
+    "Breaker",
     "Broker",
     "DeadLetter",
     "DeadLetterQueueHandler",
     "Delivery",
+    "DownstreamAway",
     "Envelope",
     "ErrorType",
     "FailureKind",
@@ -52,6 +56,8 @@ __all__ = [
     "QueueControl",
     "QueueSpec",
     "QueueType",
+    "Rate",
+    "RateLimited",
     "Receipt",
     "Retry",
     "RetryPolicy",

@@ -42,7 +42,7 @@ def test_one_document_holds_everything(terminal: Terminal) -> None:
     (group,) = queue["groups"]
     assert set(group) == {
         "name", "ready", "blocked", "delayed", "leased", "dead", "bytes", "leased_bytes", "dropped", "full", "depth",
-        "state",
+        "state", "rate",
     }  # fmt: skip
     assert (group["ready"], group["depth"], group["full"]) == (3, 3, False)
 

@@ -1,18 +1,21 @@
 """An application as users write it, for tests that run real workers: it records what its handlers do, outside Godwit.
 
 Environment: GODWIT_URL, SHOP_RECORD (a file every handler appends to), SHOP_SECONDS (how long a handler takes),
-SHOP_GO_ON (a file that handlers wait for), SHOP_LEASE (in seconds).
+SHOP_GO_ON (a file that handlers wait for), SHOP_LEASE (in seconds), SHOP_RATE (such as `30/s`)
+with SHOP_BURST. Lines of the record: a word, the message, the process, and nanoseconds of a clock all processes share.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
 from godwit.core.failures.retry import RetryPolicy, Strategy
 from godwit.core.messages.message import Message
+from godwit.core.rate import Rate
 from godwit.manager import MessageQueueManager
 from tests.waiting import eventually
 
@@ -26,7 +29,7 @@ def record(word: str, message: Message) -> None:
     """Append one line, durable before the handler goes on."""
     file = os.open(RECORD, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
     try:
-        os.write(file, f"{word} {message.id} {os.getpid()}\n".encode())
+        os.write(file, f"{word} {message.id} {os.getpid()} {time.monotonic_ns()}\n".encode())
         os.fsync(file)
     finally:
         os.close(file)
@@ -37,6 +40,7 @@ def record(word: str, message: Message) -> None:
     concurrency=5,
     lease=timedelta(seconds=float(os.environ.get("SHOP_LEASE", "1"))),
     retry_policy=RetryPolicy(max_attempts=3, strategy=Strategy.IMMEDIATE),
+    rate=Rate(os.environ["SHOP_RATE"], burst=int(os.environ["SHOP_BURST"])) if "SHOP_RATE" in os.environ else None,
 )
 async def charge(message: Message) -> None:
     """Do what the payload says."""

@@ -4,8 +4,9 @@ Keys of the shared values: `gate/pause/<queue>` and `gate/pause/<queue>#<group>`
 (producers publish nothing). The value is a `Hold` in JSON. Workers and producers look once a second; the broker itself
 refuses nothing, so a program that publishes without a producer of ours is not held back.
 
-Workers hold themselves back by two more: `gate/rate/<queue>#<group>` (a `RateLimit`: a downstream takes nothing more
-until a time) and `gate/breaker/<downstream>` (a `BreakerState`).
+Workers hold themselves back by three more: `gate/rate/<queue>#<group>` (a `RateLimit`: a downstream takes nothing more
+until a time), `gate/breaker/<downstream>` (a `BreakerState`), and `gate/tokens/<name>` (a `TokenState`: the rate that a
+group declared).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from godwit.core.errors import GroupNotFound, QueueDraining, QueueNotFound
 from godwit.core.failures.breaker import BreakerState, Circuit
 from godwit.core.limits import bounded_ms
 from godwit.core.names import GroupName, QueueName
+from godwit.core.rate import TokenState
 from godwit.telemetry.window import MONOTONIC_CLOCK
 
 GATE_PREFIX: Final = "gate/"
@@ -31,6 +33,7 @@ GATE_PREFIX: Final = "gate/"
 PAUSE_PREFIX: Final = f"{GATE_PREFIX}pause/"
 RATE_PREFIX: Final = f"{GATE_PREFIX}rate/"
 BREAKER_PREFIX: Final = f"{GATE_PREFIX}breaker/"
+TOKENS_PREFIX: Final = f"{GATE_PREFIX}tokens/"
 DRAIN_PREFIX: Final = "drain/"
 INSTANCE_PREFIX: Final = "instance/"
 """Before the heartbeats of workers (`godwit.runtime.worker.heartbeat`)."""
@@ -49,6 +52,11 @@ def pause_key(queue: str, group: str | None = None) -> str:
 def rate_key(queue: str, group: str) -> str:
     """Return the shared key that lets a group wait for a time."""
     return f"{RATE_PREFIX}{queue}#{group}"
+
+
+def tokens_key(name: str) -> str:
+    """Return the shared key under which the workers of a group keep their rate together."""
+    return f"{TOKENS_PREFIX}{name}"
 
 
 def drain_key(queue: str) -> str:
@@ -77,10 +85,14 @@ class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holds(msgspec.Struct, frozen=True):
-    """Everything that is held back at one moment, by key; rate limits and open breakers by queue and group."""
+    """Everything that is held back at one moment, by key.
+
+    What waits for a downstream or behind a breaker, and the declared rates, are known by queue and group.
+    """
 
     found: Mapping[str, Hold]
     waiting: Mapping[tuple[str, str], str] = {}
+    rates: Mapping[tuple[str, str], str] = {}
 
     def paused(self, queue: str, group: str | None = None) -> Hold | None:
         """Return what pauses a queue as a whole, or one of its groups in either way."""
@@ -111,7 +123,18 @@ async def holds(shared: Shared, clock: Clock = SYSTEM_CLOCK) -> Holds:
         if limit is not None and limit.until_ms > now_ms:
             queue, _, group = key.removeprefix(RATE_PREFIX).partition("#")
             waiting[queue, group] = "; ".join(filter(None, [waiting.get((queue, group)), limit.text()]))
-    return Holds({key: _read(entry.value) for key, entry in entries.items()}, waiting)
+    return Holds({key: _read(entry.value) for key, entry in entries.items()}, waiting, _declared_rates(gate))
+
+
+def _declared_rates(gate: Mapping[str, SharedEntry]) -> dict[tuple[str, str], str]:
+    """Return the rates that workers keep, as they were declared."""
+    states = [read_tokens(entry.value) for key, entry in gate.items() if key.startswith(TOKENS_PREFIX)]
+    return {
+        (queue, group): state.rate
+        for state in states
+        if state is not None
+        for queue, _, group in (place.partition("#") for place in state.places)
+    }
 
 
 async def _behind_breakers(shared: Shared, gate: Mapping[str, SharedEntry]) -> dict[tuple[str, str], str]:
@@ -147,6 +170,14 @@ def read_rate_limit(value: bytes) -> RateLimit | None:
     """Return a rate limit as it is shared; None for what is none."""
     try:
         return msgspec.json.decode(value, type=RateLimit)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def read_tokens(value: bytes) -> TokenState | None:
+    """Return the state of a declared rate as it is shared; None for what is none."""
+    try:
+        return msgspec.json.decode(value, type=TokenState)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

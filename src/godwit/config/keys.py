@@ -15,6 +15,7 @@ from godwit.config.values import (
     Flag,
     Number,
     OrNone,
+    RateText,
     Reader,
     Retries,
     StrategyByKind,
@@ -237,6 +238,7 @@ GROUP_KEYS: Final = by_name(
         Key("health_check.interval", MILLISECONDS),
         Key("health_check.timeout", MILLISECONDS),
         Key("health_check.callable", OrNone(TEXT)),
+        Key("rate", OrNone(RateText())),
         Key("filter", OrNone(TEXT)),
         *RETRY_KEYS,
     )

@@ -10,9 +10,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from godwit.core.errors import InvalidArgumentError, InvalidSchedule
+from godwit.core.errors import InvalidArgumentError, InvalidSchedule, InvalidSetting
 from godwit.core.failures.failure import ErrorType
 from godwit.core.failures.retry import Strategy
+from godwit.core.rate import Rate
 from godwit.core.schedule.cron import parse_cron
 
 NONE: Final = "none"
@@ -208,6 +209,28 @@ class Choice:
 
     def show(self, value: StrEnum) -> str:
         return value.value
+
+
+@dataclass(frozen=True, slots=True)
+class RateText:
+    """How many messages in which time."""
+
+    unit: str = ""
+    allowed: str = 'a rate such as "14/s", "600/min" or "5/10s"'
+
+    def read(self, raw: object) -> Rate:
+        if not isinstance(raw, str):
+            raise Unreadable
+        try:
+            return Rate(raw)
+        except InvalidSetting:
+            raise Unreadable from None
+
+    def parse(self, text: str) -> Rate:
+        return self.read(text)
+
+    def show(self, value: Rate) -> str:
+        return value.rate
 
 
 @dataclass(frozen=True, slots=True)

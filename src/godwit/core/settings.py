@@ -18,6 +18,7 @@ from godwit.core.failures.breaker import BreakerRule
 from godwit.core.failures.retry import RetryPolicy, Strategy
 from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec, QueueType
+from godwit.core.rate import Rate
 
 DEFAULT_BROKER_URL: Final = "sqlite:///godwit.db"
 _TELEMETRY_STREAM: Final = QueueName("telemetry-stream")
@@ -153,6 +154,7 @@ class GroupConfiguration:
     load_balancing: LoadBalancing = LoadBalancing.LEAST_CONNECTIONS
     health_check: HealthCheck = _CONSUMER.health_check
     retry_policy: RetryPolicy | None = None
+    rate: Rate | None = None
     filter: str | None = None
 
     @property

@@ -164,6 +164,7 @@ def as_document(queue: QueueStats, held: Holds, known: Iterable[ProducerStats] =
     for group, stats in zip(document["groups"], queue.groups, strict=True):
         group["depth"] = stats.depth
         group["state"] = held.state(queue.name, stats.name)
+        group["rate"] = held.rates.get((queue.name, stats.name))
     return document
 
 
@@ -176,6 +177,8 @@ def table(stats: Iterable[QueueStats], held: Holds, rates: Mapping[QueueName, fl
         view.add_column(name, justify="right", no_wrap=True, min_width=len(name))
     if rates is not None:
         view.add_column("in/s", justify="right", no_wrap=True, min_width=4)
+    if held.rates:
+        view.add_column("at most", justify="right", no_wrap=True)
     view.add_column("full", no_wrap=True, min_width=4)
     view.add_column("state", no_wrap=True, min_width=6)
     for queue in stats:
@@ -186,6 +189,7 @@ def table(stats: Iterable[QueueStats], held: Holds, rates: Mapping[QueueName, fl
                 group.name,
                 *_numbers(group),
                 *rate,
+                *([held.rates.get((queue.name, group.name), "")] if held.rates else []),
                 Text("full", "red") if group.full else "",
                 _state(held.state(queue.name, group.name)),
             )

@@ -5,6 +5,7 @@ Modules:
     puller             pulls for one consumer: as much as it has free slots, from its queues in turn
     queue_order        in which order a consumer looks into its queues
     empty_polls        where consumers last looked in vain
+    rate_limiter       a declared rate, kept by all workers of a group together
     gate               pauses, rate limits and circuit breakers in front of a pull
     quarantine         gives a message its last chance alone
     dispatch           handlers that have not begun, and the few tasks that begin them

@@ -25,6 +25,7 @@ from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
 from godwit.core.failures.breaker import SAID_ONLY, Breaker, BreakerRule
 from godwit.core.logs import get_logger
 from godwit.runtime.breaker import QueueCircuitBreaker
+from godwit.runtime.delivery.rate_limiter import RateLimiter
 
 LONGEST_RATE_LIMIT: Final = timedelta(days=1)
 REASON_CHARACTERS: Final = 200
@@ -54,8 +55,12 @@ class Gate(Protocol):
         """Say whether what is pulled now tries whether the downstream is back."""
         ...
 
-    def begun(self, place: Place, count: int) -> None:
-        """Count what was pulled."""
+    async def tokens(self, place: Place, wanted: int) -> int:
+        """Return how many messages the declared rate of a place lets begin now."""
+        ...
+
+    async def begun(self, place: Place, count: int) -> None:
+        """Count what was pulled, also when nothing came."""
         ...
 
 
@@ -63,7 +68,8 @@ class SharedGate:
     """Says how much may be pulled from a place; `refresh` learns what other processes decided.
 
     `breaker_of` names the breakers that consumers were given. A place without one has a breaker of its own, which only
-    counts what a handler itself says of its downstream (`DownstreamAway`).
+    counts what a handler itself says of its downstream (`DownstreamAway`). `limiters` keep the rates that consumers
+    declared.
     """
 
     def __init__(
@@ -75,8 +81,10 @@ class SharedGate:
         rule: BreakerRule,
         clock: Clock,
         breaker_of: Mapping[Place, Breaker] | None = None,
+        limiters: Mapping[Place, RateLimiter] | None = None,
     ) -> None:
         self._shared, self._clock = shared, clock
+        self._limiters = limiters or {}
         breakers: dict[str, QueueCircuitBreaker] = {}
         declared: dict[str, Breaker] = {}
         self.breakers: dict[Place, QueueCircuitBreaker] = {}
@@ -124,7 +132,12 @@ class SharedGate:
     @property
     def is_open(self) -> bool:
         """Whether nothing is held back anywhere."""
-        return not self._paused and not self._rates and all(breaker.is_closed for breaker in self._distinct)
+        return (
+            not self._paused
+            and not self._rates
+            and all(breaker.is_closed for breaker in self._distinct)
+            and all(limiter.empty_until_ms is None for limiter in self._limiters.values())
+        )
 
     def opens_within(self, longest: timedelta) -> timedelta:
         """Return how long to wait until something held back by time may be free, at most `longest`."""
@@ -137,6 +150,7 @@ class SharedGate:
         """Return when the first thing that is held back by time may be tried; None when there is none."""
         times = [limit.until_ms for limit in self._rates.values()]
         times += [until for breaker in self._distinct if (until := breaker.open_until_ms) is not None]
+        times += [until for limiter in self._limiters.values() if (until := limiter.empty_until_ms) is not None]
         return min(times, default=None)
 
     def paused(self, place: Place) -> bool:
@@ -194,6 +208,8 @@ class SharedGate:
             if self._clock.now_ms() < limit.until_ms:
                 return 0
             del self._rates[place]
+        if place in self._limiters and self._limiters[place].empty_until_ms is not None:
+            return 0
         allowed = await self.breakers[place].admit()
         return wanted if allowed is None else min(allowed, wanted)
 
@@ -201,9 +217,17 @@ class SharedGate:
         """Say whether what is pulled now tries whether the downstream is back."""
         return self.breakers[place].is_probing
 
-    def begun(self, place: Place, count: int) -> None:
+    async def tokens(self, place: Place, wanted: int) -> int:
+        """Return how many messages the declared rate of a place lets begin now."""
+        limiter = self._limiters.get(place)
+        return wanted if limiter is None else await limiter.take(wanted)
+
+    async def begun(self, place: Place, count: int) -> None:
         """Count what was pulled: of a half-open breaker these are the probes."""
-        self.breakers[place].begun(count)
+        if count:
+            self.breakers[place].begun(count)
+        if (limiter := self._limiters.get(place)) is not None:
+            await limiter.begun(count)
 
     def texts(self) -> dict[Place, str]:
         """Return what is held back by a breaker or a rate limit, for people."""
@@ -245,6 +269,10 @@ class GateView:
         """Say whether what is pulled now tries whether the downstream is back."""
         return self._gate.is_probing(place)
 
-    def begun(self, place: Place, count: int) -> None:
-        """Count what was pulled."""
-        self._gate.begun(place, count)
+    async def tokens(self, place: Place, wanted: int) -> int:
+        """Return how many messages the declared rate of a place lets begin now."""
+        return await self._gate.tokens(place, wanted)
+
+    async def begun(self, place: Place, count: int) -> None:
+        """Count what was pulled, also when nothing came."""
+        await self._gate.begun(place, count)

@@ -120,7 +120,7 @@ class Puller:
             if held_back:
                 # What is ready behind a pause or an open breaker ends the waiting at once, again and again.
                 await self._rest()
-            else:
+            elif consumer.rate is None:  # what is fetched ahead would not wait for a token
                 self._listener.expect(worker=self._worker, limit=consumer.batch or free, lease=consumer.lease)
             await self._wait()
 
@@ -178,14 +178,17 @@ class Puller:
         return self._hold(self._without_suspects(queue, deliveries))
 
     async def _lease(self, place: Place, limit: int, wait: timedelta = NO_WAIT) -> list[Delivery]:
-        """Pull once, and count what came."""
+        """Pull once, as much as the declared rate allows, and count what came."""
         lease = self.consumer.lease
+        limit = await self._gate.tokens(place, limit)
+        if not limit:
+            return []
         look_at = max(limit, PROBE_CHOICE) if self._gate.is_probing(place) else limit
         deliveries = await self._broker.pull(*place, worker=self._worker, limit=look_at, lease=lease, wait=wait)
         if len(deliveries) > limit:
             deliveries = self._freshest(deliveries, limit)
+        await self._gate.begun(place, len(deliveries))
         if deliveries:
-            self._gate.begun(place, len(deliveries))
             self._delivered(deliveries)
         return deliveries
 

@@ -20,6 +20,7 @@ from godwit.core.messages.message import Message
 from godwit.core.messages.schemas import Check
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
 from godwit.core.queues import DEFAULT_MAX_CRASHES
+from godwit.core.rate import Rate, as_rate
 from godwit.core.settings import LoadBalancing
 from godwit.runtime.worker.health_checks import HealthProbe
 
@@ -40,7 +41,8 @@ class Consumer:
     `weights` shares the pulls among the queues; `strict` serves them in the order given instead. Messages that a
     queue's filter does not want are done without being handled; what the check of its type refuses can never be
     handled. A message that was near `last_chance` crashes is handled alone. `max_concurrency` is the cap of the whole
-    group, which `load_balancing` shares out. `breaker` names the downstream that the handler needs.
+    group, which `load_balancing` shares out. `breaker` names the downstream that the handler needs; `rate` is how many
+    messages may begin in a time, over all workers of the group.
     """
 
     handler: Handler
@@ -64,6 +66,7 @@ class Consumer:
     load_balancing: LoadBalancing = LoadBalancing.LEAST_CONNECTIONS
     max_concurrency: int | None = None
     breaker: Breaker | None = None
+    rate: Rate | None = None
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +92,11 @@ class Consumer:
     def policy_for(self, queue: QueueName) -> RetryPolicy:
         """Return the retry policy for messages of a queue: the consumer's own, or the queue's."""
         return self.retry_policy or self.retry_policies.get(queue, DEFAULT_RETRY)
+
+    @property
+    def rate_name(self) -> str:
+        """The name under which its rate is shared: the one given, or that of its group in its queues."""
+        return (self.rate and self.rate.name) or f"{'+'.join(sorted(self.queues))}#{self.group}"
 
     @property
     def name(self) -> str:
@@ -119,6 +127,7 @@ class QueueConsumer:
     time_limit: ClassVar[timedelta | float | None] = None
     retry_policy: ClassVar[RetryPolicy | None] = None
     breaker: ClassVar[Breaker | None] = None
+    rate: ClassVar[Rate | str | None] = None
 
     async def process_message(self, message: Message) -> Any:  # noqa: ARG002
         """Handle one message; returning means it is done, raising means it is not."""
@@ -147,6 +156,7 @@ class QueueConsumer:
             time_limit=duration_or(self.time_limit, DEFAULT_TIME_LIMIT, "time_limit"),
             retry_policy=self.retry_policy,
             breaker=self.breaker,
+            rate=as_rate(self.rate),
             health=HealthProbe(ask=self.health_check),
         )
 

@@ -14,6 +14,7 @@ from godwit.core.failures.breaker import Breaker
 from godwit.core.failures.judgement import Classifier
 from godwit.core.failures.retry import RetryPolicy
 from godwit.core.names import DEFAULT_GROUP, GroupName
+from godwit.core.rate import Rate
 from godwit.core.settings import Settings
 from godwit.runtime.delivery.tracing import traced
 from godwit.runtime.effects.once import KeyOf, handled_once
@@ -55,13 +56,14 @@ class ConsumerRegistration:
         health_check: HealthCallable | None = None,
         once: KeyOf | None = None,
         breaker: Breaker | None = None,
+        rate: Rate | str | None = None,
     ) -> Callable[[H], H]:
         """Let the decorated function handle messages; what is not said here comes from the configuration.
 
         With `batch` it takes lists of so many at most (True: as many as the configuration says). `once` names the
         effect of a message: it is made once per group and name, also when the message is delivered twice. `breaker`
-        names the downstream that the handler needs: while that is away nothing is pulled. Numbers for durations are
-        seconds.
+        names the downstream that the handler needs: while that is away nothing is pulled. `rate` (`"14/s"`) is how many
+        messages may begin in a time, over all workers of the group. Numbers for durations are seconds.
         """
         if once is not None:
             self.store_services.store("once")
@@ -83,6 +85,7 @@ class ConsumerRegistration:
                 classify=classify,
                 health_check=health_check,
                 breaker=breaker,
+                rate=rate,
             )
             return handler
 
@@ -99,6 +102,7 @@ class ConsumerRegistration:
             retry_policy=consumer.retry_policy,
             health_check=consumer.health_check,
             breaker=consumer.breaker,
+            rate=consumer.rate,
         )(consumer.process_message)
 
     @property

@@ -17,6 +17,7 @@ from godwit.core.messages.routing import filters_of
 from godwit.core.messages.schemas import Check
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import JournalBody
+from godwit.core.rate import Rate, as_rate
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
 from godwit.runtime.worker.consumer import Consumer, Handler, duration_or
 from godwit.runtime.worker.health_checks import HealthCallable, HealthProbe, named
@@ -45,6 +46,7 @@ class Registry:
         classify: Classifier | None,
         health_check: HealthCallable | None,
         breaker: Breaker | None = None,
+        rate: Rate | str | None = None,
     ) -> None:
         """Register a handler."""
         settings = self._settings
@@ -73,6 +75,7 @@ class Registry:
                 load_balancing=configured.load_balancing,
                 max_concurrency=configured.max_concurrency,
                 breaker=breaker,
+                rate=as_rate(rate) or configured.rate,
             )
         )
 

@@ -28,6 +28,7 @@ from godwit.runtime.delivery.gate import GateView, SharedGate
 from godwit.runtime.delivery.in_flight import InFlight
 from godwit.runtime.delivery.puller import Puller
 from godwit.runtime.delivery.quarantine import Quarantine
+from godwit.runtime.delivery.rate_limiter import limiters_of
 from godwit.runtime.delivery.renewer import Renewer
 from godwit.runtime.delivery.settler import Settler
 from godwit.runtime.periodic import PeriodicTasks
@@ -96,7 +97,13 @@ class Worker:
         places = [(queue, consumer.group) for consumer in consumers for queue in consumer.queues]
         protected = {(queue, one.group): one.breaker for one in consumers if one.breaker for queue in one.queues}
         self._gate = SharedGate(
-            broker.shared, places, owner=self.name, rule=self._settings.breaker, clock=clock, breaker_of=protected
+            broker.shared,
+            places,
+            owner=self.name,
+            rule=self._settings.breaker,
+            clock=clock,
+            breaker_of=protected,
+            limiters=limiters_of(consumers, broker.shared, clock=clock, random=self._random),
         )
         self.counts = WorkerCounts(places, self._gate.breakers, metrics or QueueMetricsCollector())
         interval = self._settings.heartbeat_interval
