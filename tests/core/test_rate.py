@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from godwit.core.errors import InvalidSetting
 from godwit.core.rate import Rate, TokenBucket, as_rate
 
-
 NOW_MS = 1_795_106_923_230.0
 
 
