@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.core.errors import InvalidSetting
-from godwit.core.rate import Rate, TokenBucket, as_rate
+from godwit.core.rate import CellRate, Rate, as_rate
 
 NOW_MS = 1_795_106_923_230.0
 
@@ -65,7 +65,7 @@ def test_none_and_rates_stay_what_they_are() -> None:
 def test_no_stretch_of_time_sees_more_than_the_burst_beyond_the_rate(
     rate: Rate, steps: list[tuple[int, int, float]]
 ) -> None:
-    bucket, spoken_ms, now_ms = TokenBucket(rate), 0.0, NOW_MS
+    bucket, spoken_ms, now_ms = CellRate(rate), 0.0, NOW_MS
     used: list[tuple[float, int]] = []
     for pause_ms, wanted, late in steps:
         now_ms += pause_ms
@@ -82,7 +82,7 @@ def test_no_stretch_of_time_sees_more_than_the_burst_beyond_the_rate(
 
 
 def test_the_next_token_is_there_when_it_was_promised() -> None:
-    bucket = TokenBucket(Rate("10/s"))
+    bucket = CellRate(Rate("10/s"))
     tokens, spoken_ms = bucket.take(0, NOW_MS, 100)
     assert tokens == 5, "half of the burst; the other half is for blocks used late"
     next_ms = bucket.next_ms(spoken_ms, NOW_MS)
@@ -93,11 +93,11 @@ def test_the_next_token_is_there_when_it_was_promised() -> None:
 @pytest.mark.parametrize("text", ["30/s", "3/s", "7/s", "1/min", "999/s", "1000000/s"])
 @pytest.mark.parametrize("burst", [1, 2, 3, None])
 def test_the_first_token_is_there_at_once(text: str, burst: int | None) -> None:
-    assert TokenBucket(Rate(text, burst=burst)).take(0, NOW_MS, 1)[0] == 1
+    assert CellRate(Rate(text, burst=burst)).take(0, NOW_MS, 1)[0] == 1
 
 
 def test_an_instant_from_a_clock_that_ran_ahead_holds_nobody_back_for_longer_than_the_burst() -> None:
-    bucket = TokenBucket(Rate("10/s"))
+    bucket = CellRate(Rate("10/s"))
     a_day_ahead = 86_400_000.0
     assert bucket.next_ms(a_day_ahead, 0) <= 1_000
     assert bucket.take(a_day_ahead, 0, 1) == (0, 500)

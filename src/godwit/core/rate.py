@@ -83,7 +83,7 @@ class TokenState(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
 
 
-class TokenBucket:
+class CellRate:
     """The arithmetic of one rate.
 
     A block of tokens is taken at once and used within `block_ms`. Half of the burst is for what may be taken at once,

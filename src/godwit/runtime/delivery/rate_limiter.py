@@ -13,7 +13,7 @@ from godwit.admin.control import read_tokens, tokens_key
 from godwit.brokers.contract import Place, Shared, SharedEntry
 from godwit.core.clock import Clock
 from godwit.core.errors import InvalidSetting
-from godwit.core.rate import Rate, TokenBucket, TokenState
+from godwit.core.rate import CellRate, Rate, TokenState
 from godwit.runtime.worker.consumer import Consumer
 
 KEPT_FOR: Final = timedelta(hours=1)
@@ -37,8 +37,8 @@ class RateLimiter:
     ) -> None:
         self._shared, self._clock, self._random = shared, clock, random
         self._key = tokens_key(name)
-        self._bucket = TokenBucket(rate)
-        self._block = max(1, int(BLOCK_MS / self._bucket.interval_ms))
+        self._cells = CellRate(rate)
+        self._block = max(1, int(BLOCK_MS / self._cells.interval_ms))
         self._state = TokenState(
             spoken_ms=0, rate=rate.rate, places=tuple(f"{queue}#{group}" for queue, group in places)
         )
@@ -56,7 +56,7 @@ class RateLimiter:
             self._left = 0
         if not self._left and now_ms >= self._ask_at_ms:
             self._left = await self._new_block(max(wanted, self._block))
-            self._use_until_ms = now_ms + self._bucket.block_ms
+            self._use_until_ms = now_ms + self._cells.block_ms
         return min(wanted, self._left)
 
     async def begun(self, count: int) -> None:
@@ -66,16 +66,16 @@ class RateLimiter:
             tokens, self._left = self._left, 0
             entry = await self._shared.get(self._key)
             if entry is not None and (state := read_tokens(entry.value)) is not None:
-                await self._write(entry, state.spoken_ms - tokens * self._bucket.interval_ms)
+                await self._write(entry, state.spoken_ms - tokens * self._cells.interval_ms)
 
     async def _new_block(self, wanted: int) -> int:
         for _ in range(TRIES):
             entry = await self._shared.get(self._key)
             state = (read_tokens(entry.value) if entry is not None else None) or self._state
             now_ms = self._clock.now_ms()
-            tokens, spoken_ms = self._bucket.take(state.spoken_ms, now_ms, wanted)
+            tokens, spoken_ms = self._cells.take(state.spoken_ms, now_ms, wanted)
             if not tokens:
-                self._ask_later(self._bucket.next_ms(state.spoken_ms, now_ms))
+                self._ask_later(self._cells.next_ms(state.spoken_ms, now_ms))
                 return 0
             if await self._write(entry, spoken_ms):
                 return tokens
@@ -83,8 +83,8 @@ class RateLimiter:
         return 0
 
     def _ask_later(self, at_ms: float) -> None:
-        share = 1 if self._bucket.at_once > 1 else 0.05  # a token that nobody asked for in time is lost then
-        self._ask_at_ms = at_ms + self._random.random() * min(JITTER_MS, share * self._bucket.interval_ms)
+        share = 1 if self._cells.at_once > 1 else 0.05  # a token that nobody asked for in time is lost then
+        self._ask_at_ms = at_ms + self._random.random() * min(JITTER_MS, share * self._cells.interval_ms)
 
     async def _write(self, entry: SharedEntry | None, spoken_ms: float) -> bool:
         value = msgspec.json.encode(msgspec.structs.replace(self._state, spoken_ms=spoken_ms))
