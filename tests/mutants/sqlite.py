@@ -172,14 +172,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="sqlite: a publish is answered before the disk has it",
-        file="brokers/sqlite/writer/writer.py",
-        old="            self._transactions.write_through(calls)  # others go on meanwhile\n",
-        new="",
+        file="sqlite_writer/writer_thread.py",
+        old="                self._transactions.write_through(calls)  # others go on meanwhile\n",
+        new="                pass\n",
         tests=("tests/brokers/sqlite/test_writing.py::test_publishes_are_written_through_and_pulls_are_not",),
     ),
     Mutant(
         name="sqlite: others are kept out while a publish waits for the disk",
-        file="brokers/sqlite/writer/transactions.py",
+        file="sqlite_writer/transactions.py",
         old='            execute("COMMIT")\n',
         new='            execute("COMMIT")\n            self.write_through(calls)\n',
         tests=("tests/brokers/sqlite/test_writing.py::test_others_go_on_while_a_publish_waits_for_the_disk",),

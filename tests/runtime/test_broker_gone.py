@@ -24,9 +24,9 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
-from godwit.filelock import FileLock
 from godwit.runtime.worker.consumer import Consumer
 from godwit.runtime.worker.worker import Worker, WorkerSettings
+from godwit.sqlite_writer.file_lock import FileLock
 from tests.runtime.workers import ORDERS, ROOT, STARTED, Shop, catches_sigterm
 from tests.waiting import eventually, real_time
 

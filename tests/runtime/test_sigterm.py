@@ -14,8 +14,8 @@ from godwit.brokers.contract import Delivery
 from godwit.cli.exits import Exit
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
-from godwit.filelock import FileLock
 from godwit.runtime.worker.heartbeat import InstanceStatus
+from godwit.sqlite_writer.file_lock import FileLock
 from tests.runtime.workers import ORDERS, STARTED, Shop, catches_sigterm
 from tests.stolen import calm
 from tests.waiting import eventually

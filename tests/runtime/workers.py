@@ -19,8 +19,8 @@ from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import MessageId, QueueName
-from godwit.filelock import FileLock
 from godwit.runtime.worker.heartbeat import InstanceStatus, instances
+from godwit.sqlite_writer.file_lock import FileLock
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]

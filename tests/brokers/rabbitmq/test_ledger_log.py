@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sqlite3
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ from godwit.brokers.rabbitmq.ledger import log, queries
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
 from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.errors import BrokerUnavailable, GodwitError, StorageFull
+from godwit.sqlite_writer.file_lock import FileLock
 from tests.waiting import eventually
 
 
@@ -29,14 +29,11 @@ async def ledger(tmp_path: Path) -> AsyncIterator[LedgerFile]:
 
 def is_free(ledger: LedgerFile) -> bool:
     """Say whether another process could write now."""
-    lock = os.open(f"{ledger.path}.lock", os.O_RDWR)
+    lock = FileLock(Path(f"{ledger.path}.lock"))
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return lock.try_acquire()
     finally:
-        os.close(lock)
-    return True
+        lock.close()
 
 
 def values(ledger: LedgerFile) -> int:

@@ -76,8 +76,8 @@ async def test_a_process_killed_before_a_checkpoint_loses_nothing(tmp_path: Path
     path = tmp_path / "godwit.db"
     await (await declared(path)).close()
     script = """
-from godwit.brokers.sqlite.writer import write_ahead_log
-write_ahead_log.CHECKPOINT_SECONDS = 0
+from godwit.brokers.sqlite.layout import file
+file.CHECKPOINT_SECONDS = 0
 async def main():
     broker = SqliteBroker(sys.argv[1])
     for number in range(100):
@@ -110,7 +110,7 @@ async def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) ->
     async with await declared(path) as broker:
         script = """
 import time
-from godwit.filelock import FileLock
+from godwit.sqlite_writer.file_lock import FileLock
 FileLock(Path(sys.argv[1] + ".lock")).acquire()
 say("held")
 time.sleep(600)

@@ -12,7 +12,6 @@ import pytest
 
 from godwit.brokers.contract import Ack
 from godwit.brokers.sqlite import SqliteBroker, backup
-from godwit.brokers.sqlite.writer.location import file_system
 from godwit.core.errors import (
     BrokerBusy,
     BrokerClosed,
@@ -23,7 +22,8 @@ from godwit.core.errors import (
     StorageTooNew,
     UnknownScheme,
 )
-from godwit.filelock import FileLock
+from godwit.sqlite_writer.file_lock import FileLock
+from godwit.sqlite_writer.location import file_system
 from tests.brokers.sqlite.files import declared, drain, envelopes, integrity, pull, start
 
 MOUNTS = """\

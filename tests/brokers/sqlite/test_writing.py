@@ -14,12 +14,13 @@ import pytest
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.brokers.sqlite.writer import transactions, write_ahead_log
+from godwit.brokers.sqlite.layout import file
 from godwit.core.errors import BrokerUnavailable, QueueNotFound, StorageFull
 from godwit.core.failures.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.filelock import FileLock
+from godwit.sqlite_writer import transactions
+from godwit.sqlite_writer.file_lock import FileLock
 from tests.brokers.sqlite.files import G, Q, declared, drain, envelope, envelopes, heard, names_in, pull, size_of, start
 from tests.waiting import eventually
 
@@ -160,8 +161,8 @@ def watch_commits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_the_log_stays_small_while_there_is_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_ahead_log, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(write_ahead_log, "WAL_BYTES", 1 << 20)
+    monkeypatch.setattr(file, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(file, "WAL_BYTES", 1 << 20)
     path = tmp_path / "godwit.db"
     async with await declared(path) as broker:
         for number in range(60):

@@ -16,8 +16,8 @@ from godwit.core.errors import StoreBusy, StoreFull, StoreUnavailable
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
-from godwit.filelock import FileLock
 from godwit.runtime.recorder.recorder import Recorder
+from godwit.sqlite_writer.file_lock import FileLock
 from godwit.store.sqlite import SqliteStore
 from tests.store.conformance.harness import StoreHarness
 from tests.store.recorder.life import Life
@@ -32,15 +32,14 @@ async def test_a_full_file_is_named_and_the_recorder_goes_on_when_there_is_room(
         recorder = Recorder(broker.journal, store.messages, batch_rows=50, clock=clock)
         await store.ping()
 
-        def limit(pages: str) -> None:
-            assert store.file._writer is not None
-            store.file._writer.execute(f"PRAGMA max_page_count = {pages}")
+        def limit(connection: sqlite3.Connection, pages: str) -> None:
+            connection.execute(f"PRAGMA max_page_count = {pages}")
 
-        await store.file.write("limiting", lambda _connection: limit("1"))  # at least what it has: full from now on
+        await store.file.write("limiting", lambda connection: limit(connection, "1"))  # full from now on
         await life.live(150)
         with pytest.raises(StoreFull, match="Free some space"):
             await recorder.catch_up()
-        await store.file.write("limiting", lambda _connection: limit("1000000"))
+        await store.file.write("limiting", lambda connection: limit(connection, "1000000"))
         await recorder.catch_up()
         await check(StoreHarness("sqlite", f"sqlite:///{tmp_path / 'store.db'}"), await journal_rows(broker))
 

@@ -21,10 +21,11 @@ from godwit.admin.doctor.findings import Finding, note, ok, problem, warning
 from godwit.admin.doctor.journals import examine_journals
 from godwit.admin.doctor.units import seconds_in_words, size
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.brokers.sqlite.writer.connection import check_header, open_reader, translated
-from godwit.brokers.sqlite.writer.location import MOUNTS, REMOTE, file_system
+from godwit.brokers.sqlite.layout.file import open_reader, translated
 from godwit.core.errors import BrokerUnavailable
 from godwit.core.queues import QueueSpec
+from godwit.sqlite_writer.connection import check_header
+from godwit.sqlite_writer.location import MOUNTS, REMOTE, file_system
 
 FLEETING: Final = frozenset({"tmpfs", "ramfs", "rootfs", "overlay"})
 """File systems whose content ends with the machine or the container."""

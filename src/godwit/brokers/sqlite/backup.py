@@ -7,9 +7,10 @@ import os
 import sqlite3
 from pathlib import Path
 
-from godwit.brokers.sqlite.writer.connection import check_header, open_reader, translated
+from godwit.brokers.sqlite.layout.file import open_reader, translated
 from godwit.core.errors import BrokerUnavailable, InvalidSetting
 from godwit.core.fault_points import fault_point
+from godwit.sqlite_writer.connection import check_header
 
 
 def backup(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

@@ -15,21 +15,21 @@ from urllib.parse import unquote
 from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
+from godwit.brokers.sqlite.layout.file import open_reader, owner_of, translated
 from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.listen.listeners import SqliteListeners
 from godwit.brokers.sqlite.listen.wake import WakeSocket
 from godwit.brokers.sqlite.side_ports import SqliteBrokerJournal, SqliteDeadLetters, SqliteShared
 from godwit.brokers.sqlite.stats import stats
-from godwit.brokers.sqlite.writer.calls import Step
-from godwit.brokers.sqlite.writer.connection import open_reader, translated
-from godwit.brokers.sqlite.writer.location import check_location
-from godwit.brokers.sqlite.writer.writer import SqliteWriter
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.sqlite_writer.call import Step
+from godwit.sqlite_writer.location import check_location
+from godwit.sqlite_writer.writer import SqliteWriter
 
 T = TypeVar("T")
 BUSY: Final = 50
@@ -114,15 +114,15 @@ class SqliteBroker:
         self._loop = asyncio.get_running_loop()
         writer: SqliteWriter | None = None
         try:
-            writer = await asyncio.to_thread(
-                SqliteWriter,
+            owner = owner_of(
                 self._path,
                 self._clock,
-                self._loop,
                 busy_seconds=self._busy_timeout.total_seconds(),
                 max_pages=self._max_pages,
-                committed=self._committed,
+                ready=self._committed,
             )
+            writer = SqliteWriter(self._path, owner, self._loop)
+            await writer.open()
             self._wake_socket = WakeSocket(Path(f"{self._path}.wake"))
             self._glances = open_reader(self._path)
             self._listeners = SqliteListeners(self._glances, self._clock, self._loop)
@@ -301,7 +301,7 @@ class SqliteBroker:
         writer = self._writer
         if writer is None or self._closed:
             raise BrokerClosed(f"The SQLite broker on {self._path}")
-        refused: list[AckId] = writer.do("extend", lambda engine: engine.extend(ack_ids, length_ms))
+        refused: list[AckId] = writer.thread.do("extend", lambda engine: engine.extend(ack_ids, length_ms))
         return refused
 
     async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:

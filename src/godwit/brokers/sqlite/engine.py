@@ -28,17 +28,27 @@ T = TypeVar("T")
 class SqliteEngine:
     """Steps that change something. Each is whole when it returns; when it raises, the caller rolls it back."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, ready: Callable[[set[str]], None]) -> None:
         self.connection = connection
         self.runs = Runs(connection)
-        self.ready: set[str] = set()
+        self._ready: set[str] = set()
         """Queues where something became deliverable since this was last emptied."""
+        self._tell_ready = ready
         self._clock = clock
         self._floors: dict[int, int] = {}
         self._known: KnownQueues | None = None
         self._version = -1
         """The file's version when `_known` was right; it changes when another connection has written."""
         self._sweep = ids.Sweep()
+
+    def run(self, step: Callable[[SqliteEngine], T]) -> T:
+        """Carry out a step given to the writer."""
+        return step(self)
+
+    def committed(self) -> None:
+        """Name the queues where something became deliverable."""
+        ready, self._ready = self._ready, set()
+        self._tell_ready(ready)
 
     def rolled_back(self) -> None:
         """Forget what was read of steps that did not happen."""
@@ -61,7 +71,7 @@ class SqliteEngine:
         result = step(work, *args, **kwargs)
         work.save()
         self._known = work.known
-        self.ready |= work.ready
+        self._ready |= work.ready
         return result
 
     def _step(self, step: Callable[Concatenate[SqliteStep, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -69,7 +79,7 @@ class SqliteEngine:
         work = self.work()
         result = step(work, *args, **kwargs)
         work.save()
-        self.ready |= work.ready
+        self._ready |= work.ready
         return result
 
     def declare(self, spec: QueueSpec, groups: Sequence[GroupSpec]) -> None:

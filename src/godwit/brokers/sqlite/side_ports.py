@@ -11,10 +11,10 @@ from godwit.brokers.arguments import check_limit, check_reader
 from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
 from godwit.brokers.sqlite import dead_letters, journal, shared, stats
 from godwit.brokers.sqlite.layout.step import SqliteStep
-from godwit.brokers.sqlite.writer.calls import Step
 from godwit.core.clock import Clock
 from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
+from godwit.sqlite_writer.call import Step
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 Modules:
 
     store         the SQLite store, its parts put together
-    file          one file: a thread that writes under the file lock, a thread that reads
+    file          one file: what the writer must know of it, and a thread that reads
     journal       a journal for brokers that cannot keep one, on one machine
     messages      where each message stands, in the file
     record        batches of the journal into the file, with the position
@@ -11,7 +11,6 @@ Modules:
     ledger        the ledger of effects in a file
     outbox        the outbox in a file
     migrate       applies what is pending when a file is first opened
-    errors        from errors of SQLite to ours
     pipeline      the state of pipelines in a SQLite file
     many_rows     statements that take many rows of values at once
 """

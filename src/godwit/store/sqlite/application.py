@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from godwit.core.errors import InvalidSetting, SchemaOutdated
-from godwit.store.sqlite.errors import VALUE_ERRORS, translated
+from godwit.sqlite_writer.errors import VALUE_ERRORS
 from godwit.store.sqlite.file import SqliteFile
 
 
@@ -41,4 +41,4 @@ def inside(connection: sqlite3.Connection, file: SqliteFile, operation: str) -> 
             connection.execute("BEGIN IMMEDIATE")
         yield
     except (sqlite3.Error, *VALUE_ERRORS) as error:
-        raise translated(error, file.shown, operation) from error
+        raise file.errors.translated(error, operation) from error

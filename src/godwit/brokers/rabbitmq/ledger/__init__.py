@@ -2,7 +2,7 @@
 
 Modules:
 
-    file           the ledger's file and the thread that writes it
+    file           the ledger's file: its schema and its errors, for the writer
     log            when the ledger waits for the disk, and for what
     transaction    one step on the ledger: numbers, counters, journal chunks
     declare        declaring, removing, purging and cancelling in the ledger

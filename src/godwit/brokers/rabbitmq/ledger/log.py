@@ -14,17 +14,16 @@ Which wait for the disk serves what:
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
-from pathlib import Path
 from typing import Final
 
 from godwit.core.logs import get_logger
+from godwit.sqlite_writer.connection import short_patience
+from godwit.sqlite_writer.write_ahead_log import WriteAheadLog
 
 LONG_BYTES: Final = 32 << 20
 """So long may the log grow while somebody writes: some seconds of work, or a few milliseconds to read at a start."""
-BUSY_SECONDS: Final = 10.0
 SHORT_BYTES: Final = 1 << 20
 """What is shorter stays when nobody writes: it costs nothing."""
 IDLE_SECONDS: Final = 1.0
@@ -34,33 +33,22 @@ PAUSE_SECONDS: Final = 5.0
 log = get_logger(__name__)
 
 
-class LedgerLog:
+class LedgerLog(WriteAheadLog):
     """The log of one ledger, as one process looks after it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self._path = f"{path}-wal"
-        self._connection = connection
-        self._size, self._since = 0, time.monotonic()
-        self._not_before = 0.0
+    look_seconds = IDLE_SECONDS
+    _size = 0
+    _since = 0.0
+    _not_before = 0.0
 
-    def write_through(self) -> None:
-        """Return when everything committed so far is on the disk. Needs no lock: nobody else waits meanwhile."""
-        try:
-            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return  # its last user moved it into the file and took it away
-        try:
-            os.fdatasync(file)
-        finally:
-            os.close(file)
+    @property
+    def needs_care(self) -> bool:
+        """Whether the log is to be kept empty; a long one waits for the thread, which looks every second."""
+        return self.is_tight
 
     def is_due(self) -> bool:
         """Say whether the log should be moved into the file now: it is long, or nobody writes, here or elsewhere."""
-        try:
-            size = os.stat(self._path).st_size  # noqa: PTH116
-        except FileNotFoundError:
-            return False
-        now = time.monotonic()
+        size, now = self.size(), time.monotonic()
         if now < self._not_before:
             return False
         if size != self._size:
@@ -71,14 +59,11 @@ class LedgerLog:
         """Move the log into the file and begin it anew; the caller holds the lock, so nobody reads or writes."""
         connection = self._connection
         try:
-            # Shorter than any step's patience: a stranger who reads the file must not stop the work.
-            connection.execute("PRAGMA busy_timeout = 50")
-            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            with short_patience(connection):  # a stranger who reads the file must not stop the work
+                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
                 self._not_before = time.monotonic() + PAUSE_SECONDS
                 return
             connection.execute("INSERT INTO counters VALUES ('logs', 1) ON CONFLICT DO UPDATE SET value = value + 1")
         except sqlite3.Error as error:
             log.warning("the ledger's log could not be moved into its file", error=str(error))
-        finally:
-            connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")

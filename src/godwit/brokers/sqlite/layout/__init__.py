@@ -2,6 +2,7 @@
 
 Modules:
 
+    file           the broker's file: its schema, its rules for the log, its errors
     step           one step: what it loaded and changed, its journal chunks, whom it wakes
     rows           queues and groups as rows
     run_plan       how a chunk is laid out in runs, before anything is written

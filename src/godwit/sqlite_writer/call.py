@@ -1,15 +1,27 @@
-"""A step somebody waits for."""
+"""A step that a caller waits for, and what steps of one owner are carried out with."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from godwit.brokers.sqlite.engine import SqliteEngine
+Step = Callable[[Any], Any]
+"""Takes what the owner's `StepRunner` gives it."""
 
-Step = Callable[[SqliteEngine], Any]
+
+class StepRunner(Protocol):
+    """Carries out steps inside a transaction, with whatever the owner's steps work with."""
+
+    def run(self, step: Step) -> Any:
+        """Carry out one step."""
+
+    def rolled_back(self) -> None:
+        """Forget what was read of steps that did not happen."""
+
+    def committed(self) -> None:
+        """Tell others of what has been committed; called in the thread that did, without the file lock."""
 
 
 class WriterCall:
@@ -23,8 +35,8 @@ class WriterCall:
         step: Step,
         future: asyncio.Future[Any] | ThreadFuture[Any],
         *,
-        durable: bool,
-        lost: Callable[[Any], None] | None,
+        durable: bool = False,
+        lost: Callable[[Any], None] | None = None,
     ) -> None:
         self.name = name
         self.step = step
