@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,6 +14,7 @@ from godwit.admin.control import QueueControl
 from godwit.admin.dead_letters import DeadLetterQueueHandler
 from godwit.brokers.contract import NO_WAIT, Broker, Delivery
 from godwit.brokers.urls import connect_for
+from godwit.core.background import Background
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerError
 from godwit.core.journal.external_journal import KeepsJournalElsewhere
@@ -83,7 +83,7 @@ class MessageQueueManager(ConsumerRegistration):
             random=self._random,
         )
         self._producer: QueueProducer | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._background = Background("manager")
         self.monitoring = Monitoring(broker, self.settings, metrics=self.metrics, version=__version__, clock=clock)
         self.monitor = self.monitoring.monitor
         self.dead_letters = DeadLetterQueueHandler(broker, check=self.schemas.check, clock=clock)
@@ -103,7 +103,7 @@ class MessageQueueManager(ConsumerRegistration):
             clock=clock,
         )
         if store is not None:
-            self.monitor.register_check("database", answers("database", store.messages.positions))
+            self.monitor.register_check("database", answers("database", store.messages.positions), own=True)
             self.monitor.register_check("scheduler", self.scheduler.check())
             if isinstance(broker, KeepsJournalElsewhere):
                 broker.keep_journal(store.journal)
@@ -165,7 +165,7 @@ class MessageQueueManager(ConsumerRegistration):
             clock=self._clock,
             random=self._random,
         )
-        self._telling = asyncio.create_task(self._producer.run(), name="godwit producer entry")
+        self._background.keep("producer entry", self._producer.run)
 
     async def __aexit__(self, *exc: object) -> None:
         """Refuse new messages, finish those under way, disconnect."""
@@ -173,8 +173,7 @@ class MessageQueueManager(ConsumerRegistration):
 
     async def close(self) -> None:
         """Refuse new messages from now on, finish those under way, disconnect."""
-        if self._telling is not None:
-            self._telling.cancel()
+        self._background.cancel()
         if self._producer is not None:
             await self._producer.close()
         await self.monitoring.close()

@@ -5,12 +5,13 @@ import http.client
 import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 from godwit.core.clock import ManualClock
-from godwit.telemetry.health import HealthStatus, QueueHealthMonitor, QueueMetrics
+from godwit.telemetry.health import Check, HealthStatus, QueueHealthMonitor, QueueMetrics
 from godwit.telemetry.http import MAX_CONNECTIONS, MAX_HEAD_BYTES, TelemetryServer
 from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.logs import capture_logs
@@ -28,9 +29,14 @@ class Site:
         self.collector.enqueued("orders", 'odd "type"\\\n')
         self.numbers = QueueMetrics()
         self.broken = False
-        monitor = QueueHealthMonitor(metrics=self._numbers, version="9", clock=ManualClock())
-        self._health = monitor.get_health_status
-        self.server = TelemetryServer(metrics=self._metrics, health=self.health, timeout=timedelta(milliseconds=300))
+        self.monitor = QueueHealthMonitor(metrics=self._numbers, version="9", clock=ManualClock())
+        self._health = self.monitor.get_health_status
+        self.server = TelemetryServer(
+            metrics=self._metrics,
+            health=self.health,
+            ready=self.monitor.get_readiness,
+            timeout=timedelta(milliseconds=300),
+        )
 
     async def _numbers(self) -> QueueMetrics:
         return self.numbers
@@ -169,7 +175,7 @@ async def test_a_client_that_does_not_read_is_cut_off(site: Site) -> None:
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", site.server.port))
-        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" * 200)
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" * 80)
         await eventually(lambda: bool(site.server._connections))
         await eventually(lambda: not site.server._connections)
     assert (await site.ask("/metrics"))[0] == 200
@@ -210,3 +216,46 @@ async def test_it_listens_on_loopback_and_closing_ends_open_connections() -> Non
     with pytest.raises(OSError, match="Connect"):
         await asyncio.open_connection("127.0.0.1", port)
     await site.server.close()
+
+
+async def test_three_questions_about_health_have_three_answers(site: Site) -> None:
+    async def broker() -> Check:
+        return Check("broker", healthy=works, detail="answers")
+
+    works = True
+    site.monitor.register("broker", broker, own=True)
+    site.numbers = QueueMetrics(deepest=100_000)
+    answers = {path: await site.ask(f"/health/{path}") for path in ("live", "ready", "queue")}
+    assert {path: answer[0] for path, answer in answers.items()} == {"live": 200, "ready": 200, "queue": 503}
+    assert json.loads(answers["ready"][2])["status"] == "ready"
+    works = False
+    status, _, body = await site.ask("/health/ready")
+    assert (status, [check["name"] for check in json.loads(body)["checks"]]) == (503, ["broker"])
+    assert (await site.ask("/health/live"))[0] == 200
+
+
+async def test_clients_that_never_read_count_until_they_are_cut_off_and_do_not_survive_the_end(site: Site) -> None:
+    for n in range(2_000):
+        site.collector.enqueued(f"queue-{n}", "x" * 100)  # an answer that no buffer takes as a whole
+    clients = list[socket.socket]()
+    for _ in range(MAX_CONNECTIONS):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect(("127.0.0.1", site.server.port))
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" * 8)
+        clients.append(client)
+
+    async def is_served() -> bool:
+        try:
+            return (await site.ask("/health/live"))[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    await eventually(is_served, within=timedelta(seconds=20))
+    await site.server.close()
+    for client in clients:
+        client.settimeout(5)
+        with suppress(ConnectionResetError):
+            while client.recv(1_000_000):
+                pass
+        client.close()

@@ -6,6 +6,8 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from godwit.core.background import failed
+
 
 class Cleaner:
     """Calls `tidy` every `interval_seconds` from one daemon thread, until it returns False.
@@ -47,6 +49,9 @@ class Cleaner:
 def _run(tidy: weakref.WeakMethod[Callable[[], bool]], stop: threading.Event, interval_seconds: float) -> None:
     while not stop.wait(interval_seconds):
         call = tidy()
-        if call is None or not call():
-            return
+        try:
+            if call is None or not call():
+                return
+        except BaseException as error:  # noqa: BLE001 - what is due later must not stay for ever
+            failed("cleaner", error)
         del call  # it keeps the queue alive while we wait

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 
 from godwit.brokers.channel_counts import channels_of
 from godwit.brokers.contract import Broker, DeadLetter, LetterId, QueueStats
+from godwit.core.background import Background
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
 from godwit.core.logs import get_logger
@@ -36,7 +37,7 @@ class Monitoring:
         self.port = settings.monitoring.http_port
         self.monitor = self._monitor(version)
         self._server: TelemetryServer | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background("manager")
 
     @property
     def address(self) -> str | None:
@@ -47,15 +48,12 @@ class Monitoring:
         """Begin to watch, and to serve if a port is set."""
         if self.port is not None:
             self._server = await self._serving(self.port)
-            self._begin(self._look_at_instances(), "godwit instances")
-        self._begin(self._watch(), "godwit monitor")
+            self._background.keep("instances", self._look_at_instances)
+        self._background.keep("monitor", self._watch)
 
     async def close(self) -> None:
         """Stop watching and serving."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self._background.close()
         if self._server is not None:
             await self._server.close()
             self._server = None
@@ -63,7 +61,11 @@ class Monitoring:
     async def _serving(self, port: int) -> TelemetryServer:
         host = self._settings.monitoring.http_host
         server = TelemetryServer(
-            metrics=self.monitor.render_metrics, health=self.monitor.get_health_status, host=host, port=port
+            metrics=self.monitor.render_metrics,
+            health=self.monitor.get_health_status,
+            ready=self.monitor.get_readiness,
+            host=host,
+            port=port,
         )
         try:
             await server.start()
@@ -71,9 +73,6 @@ class Monitoring:
             allowed = f"a port of {host} that can be listened on ({error.strerror or error})"
             raise InvalidSetting("monitoring.http_port", port, allowed) from None
         return server
-
-    def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(work, name=name))
 
     async def _watch(self) -> None:
         interval = self._settings.monitoring.metrics_interval
@@ -152,4 +151,6 @@ class Monitoring:
         )
 
     async def _instance_states(self) -> dict[str, str]:
-        return {f"{one.queue}/{one.group}/{one.id}": one.status for one in await self.instances()}
+        now_ms = self._clock.now_ms()
+        found = [one for one in await self.instances() if not one.is_forgotten(now_ms)]
+        return {f"{one.queue}/{one.group}/{one.id}": one.status for one in found}

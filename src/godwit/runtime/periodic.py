@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
+from godwit.core import background
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.logs import get_logger
 from godwit.core.tick_phase import until_beat
@@ -25,6 +26,7 @@ class PeriodicTasks:
 
     async def repeat(
         self,
+        name: str,
         step: Callable[[], Awaitable[object]],
         every: timedelta,
         *,
@@ -47,8 +49,10 @@ class PeriodicTasks:
             except (GodwitError, TimeoutError) as error:
                 self._unanswered()
                 log.warning("a regular step waits for the broker", worker=self._worker, error=str(error) or "no answer")
-            except Exception:  # it must be done again, whatever happened this time
-                log.exception("a regular step broke", worker=self._worker)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - it must be done again, whatever happened this time
+                background.failed(name, error, worker=self._worker)
 
     def _wait(self, seconds: float) -> float:
         """Return how long to wait: what is done every few seconds is done in one moment, else a little apart."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from godwit.core import background
 from godwit.sqlite_writer.call import Step, StepRunner, WriterCall
 from godwit.sqlite_writer.errors import ErrorTable
 from godwit.sqlite_writer.file_lock import FileLock
@@ -161,8 +162,13 @@ class WriterThread:
                 return
             calls = [call]
             last = self._take_turn(calls)
-            if self._connection is not None:
-                self._transactions.write_through(calls)  # others go on meanwhile
+            try:
+                if self._connection is not None:
+                    self._transactions.write_through(calls)  # others go on meanwhile
+            except BaseException as error:  # noqa: BLE001 - every caller gets an answer, also the next ones
+                background.failed("sqlite writer", error)
+                for one in calls:
+                    one.error = one.error or error
             self._answer(calls)
             self._move_log()
 
@@ -208,7 +214,7 @@ class WriterThread:
             with self._turn, self._locked():
                 if self._log.is_due():
                     self._log.move()
-        except OSError:
+        except (OSError, sqlite3.Error):
             return  # what is in the log is safe there; calls show what is wrong with the disk
 
     def _answer(self, calls: list[WriterCall]) -> None:

@@ -88,6 +88,9 @@ class Catalogue:
         self.recorder_unusable = _counter(
             "godwit_recorder_unusable_total", (), "Transitions that cannot be recorded and were passed over."
         )
+        self.background_failures = _counter(
+            "godwit_background_task_failures_total", ("task",), "Errors of background tasks, which were started again."
+        )
         for channels in (self.channel_opens, self.channel_closes):
             channels.put((), 0)  # there from the beginning: an embedded broker opens none
         self.families: tuple[Family, ...] = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
+from godwit.core import background
 from godwit.core.clock import Clock, milliseconds
 from godwit.telemetry.health import Check, HealthCheck
 
@@ -17,6 +18,20 @@ def answers(name: str, probe: Callable[[], Awaitable[object]]) -> HealthCheck:
     async def check() -> Check:
         await probe()
         return Check(name, healthy=True, detail="answers")
+
+    return check
+
+
+def background_tasks() -> HealthCheck:
+    """Be content while no background task of this process has failed lately."""
+
+    async def check() -> Check:
+        tasks = background.report()
+        unwell = sorted({(task.name, task.trouble) for task in tasks if not task.is_well})
+        detail = f"{len(tasks)} run"
+        if unwell:
+            detail += f"; failed lately: {', '.join(name for name, _ in unwell)} ({unwell[0][1]})"
+        return Check("background", healthy=not unwell, detail=detail)
 
     return check
 

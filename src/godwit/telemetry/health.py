@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
+from godwit.core.error_text import error_text, type_name
 
 CHECK_TIMEOUT: Final = timedelta(seconds=2)
 DETAIL_CHARACTERS: Final = 300
@@ -58,6 +59,16 @@ class HealthStatus(msgspec.Struct, frozen=True, kw_only=True):
     metrics: QueueMetrics
 
 
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `/health/ready`: whether this process can work, whatever the queues and other processes do."""
+
+    status: Literal["ready", "not ready"]
+    timestamp: datetime
+    checks: tuple[Check, ...]
+    version: str
+    ready: bool
+
+
 class HealthLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Above these the queues are not well."""
 
@@ -100,12 +111,15 @@ class QueueHealthMonitor:
         self._metrics, self._version, self._limits = metrics, version, limits or HealthLimits()
         self._clock, self._timeout = clock, timeout
         self._checks: dict[str, HealthCheck] = {}
+        self._own: set[str] = set()
         self._last = QueueMetrics()
         self._late: set[asyncio.Task[object]] = set()
 
-    def register(self, name: str, check: HealthCheck) -> None:
-        """Add a check, or replace the one of that name."""
+    def register(self, name: str, check: HealthCheck, *, own: bool = False) -> None:
+        """Add a check, or replace the one of that name; `own` ones say whether this process can work."""
         self._checks[name] = check
+        if own:
+            self._own.add(name)
 
     def unregister(self, name: str) -> None:
         """Take a check away."""
@@ -125,6 +139,18 @@ class QueueHealthMonitor:
             version=self._version,
             healthy=healthy,
             metrics=self._last,
+        )
+
+    async def get_readiness(self) -> Readiness:
+        """Run the checks of this process alone; never raises, and takes no longer than the time limit."""
+        checks = tuple(await self._run({name: self._checks[name] for name in self._checks if name in self._own}))
+        ready = all(check.healthy for check in checks)
+        return Readiness(
+            status="ready" if ready else "not ready",
+            timestamp=from_ms(self._clock.now_ms()),
+            checks=checks,
+            version=self._version,
+            ready=ready,
         )
 
     async def _read_metrics(self) -> Check:
@@ -151,14 +177,17 @@ class QueueHealthMonitor:
 async def _guarded(name: str, check: HealthCheck) -> Check:
     try:
         found = await check()
-    except Exception as error:  # noqa: BLE001 - whatever a check raises is its answer
+    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a check raises is its answer
         return Check(name, healthy=False, detail=described(error))
     return found if found.name == name else msgspec.structs.replace(found, name=name)
 
 
 def described(error: BaseException) -> str:
     """Return an error for a reader who must not see passwords."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    name, text = type_name(error), error_text(error)
+    text = text if text.startswith(name) else f"{name}: {text}"
     return _PASSWORD.sub("***@", text)[:DETAIL_CHARACTERS]
 
 

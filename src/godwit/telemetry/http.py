@@ -1,4 +1,4 @@
-"""A very small HTTP/1.1 server for `/metrics` and `/health/queue`, meant for the loopback address.
+"""A very small HTTP/1.1 server for `/metrics` and three questions about health, meant for the loopback address.
 
 It reads a request's head and nothing else: size, time and number of connections are bounded, a request with a body is
 answered and its connection closed.
@@ -16,7 +16,7 @@ import msgspec
 
 from godwit.core.logs import get_logger
 from godwit.telemetry import exposition
-from godwit.telemetry.health import HealthStatus
+from godwit.telemetry.health import HealthStatus, Readiness
 
 MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 64
@@ -86,11 +86,12 @@ class TelemetryServer:
         *,
         metrics: Callable[[bool], Awaitable[str]],
         health: Callable[[], Awaitable[HealthStatus]],
+        ready: Callable[[], Awaitable[Readiness]] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         timeout: timedelta = TIMEOUT,
     ) -> None:
-        self._metrics, self._health = metrics, health
+        self._metrics, self._health, self._ready = metrics, health, ready
         self._host, self._asked_port, self._seconds = host, port, timeout.total_seconds()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -138,10 +139,19 @@ class TelemetryServer:
         except (OSError, TimeoutError, EOFError):
             pass  # the client went away or is too slow; it is told nothing more
         except asyncio.CancelledError:
-            pass  # by close(); asyncio before 3.12 reports a connection's task that ends cancelled as an error
+            writer.transport.abort()  # by close(); asyncio before 3.12 reports a task that ends cancelled as an error
         finally:
+            await self._hang_up(writer)
             self._connections.discard(task)
-            writer.close()
+
+    async def _hang_up(self, writer: asyncio.StreamWriter) -> None:
+        """Close a connection; a client that does not read what is left for it counts until it is cut off."""
+        writer.close()
+        try:
+            async with asyncio.timeout(self._seconds):
+                await writer.wait_closed()
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            writer.transport.abort()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         try:
@@ -152,7 +162,9 @@ class TelemetryServer:
             return False
         try:
             response = await self._answer(request)
-        except Exception:  # noqa: BLE001 - the server outlives a broken page
+        except asyncio.CancelledError:
+            raise
+        except BaseException:  # noqa: BLE001 - the server outlives a broken page
             _log.exception("telemetry_page_failed", path=request.path)
             response = _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
         keeps_alive = request.keeps_alive
@@ -165,7 +177,12 @@ class TelemetryServer:
             await writer.drain()
 
     async def _answer(self, request: Request) -> Response:
-        pages = {"/metrics": self._metrics_page, "/health/queue": self._health_page}
+        pages = {
+            "/metrics": self._metrics_page,
+            "/health/live": self._live_page,
+            "/health/ready": self._ready_page,
+            "/health/queue": self._health_page,
+        }
         page = pages.get(request.path)
         if page is None:
             return _plain(HTTPStatus.NOT_FOUND)
@@ -178,6 +195,17 @@ class TelemetryServer:
         text = await self._metrics(wanted)
         kind = exposition.OPEN_METRICS_TYPE if wanted else exposition.PLAIN_TYPE
         return Response(status=HTTPStatus.OK, body=text.encode(), content_type=kind)
+
+    async def _live_page(self, _request: Request) -> Response:
+        """Say that this process answers: what does not is to be started again."""
+        return Response(status=HTTPStatus.OK, body=b'{"status":"live"}', content_type=_JSON)
+
+    async def _ready_page(self, request: Request) -> Response:
+        if self._ready is None:  # nothing but answering is asked of this process
+            return await self._live_page(request)
+        found = await self._ready()
+        status = HTTPStatus.OK if found.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(status=status, body=msgspec.json.encode(found), content_type=_JSON)
 
     async def _health_page(self, _request: Request) -> Response:
         found = await self._health()

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from godwit.core import background
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.failures.failure import FailureKind
 from godwit.telemetry import exposition
@@ -262,15 +263,19 @@ class QueueMetricsCollector:
     def render(self, *, open_metrics: bool = False) -> str:
         """Return all metrics as text."""
         with self._lock:
-            self._drop_silent_instances()
-            self._count_alone()
+            self._bring_up_to_date()
             return exposition.render(self._metric.families, open_metrics=open_metrics)
+
+    def _bring_up_to_date(self) -> None:
+        self._drop_silent_instances()
+        self._count_alone()
+        for task, count in background.failures().items():
+            self._metric.background_failures.put((task,), count)
 
     def snapshot(self) -> bytes:
         """Return every series, for another process to absorb."""
         with self._lock:
-            self._drop_silent_instances()
-            self._count_alone()
+            self._bring_up_to_date()
             return msgspec.msgpack.encode(
                 {family.name: list(family.series.items()) for family in self._metric.families}
             )

@@ -14,13 +14,14 @@ from typing import Final, Protocol
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.logs import get_logger
 from godwit.telemetry.alerts import Alert, AlertName, AlertRules, Reading, rules
-from godwit.telemetry.checks import answers
+from godwit.telemetry.checks import answers, background_tasks
 from godwit.telemetry.health import (
     HealthCheck,
     HealthLimits,
     HealthStatus,
     QueueHealthMonitor,
     QueueMetrics,
+    Readiness,
     described,
 )
 from godwit.telemetry.metrics import QueueMetricsCollector
@@ -93,11 +94,12 @@ class QueueMonitor:
         self._health = QueueHealthMonitor(metrics=self.get_metrics, version=version, limits=limits, clock=clock)
         self._poison = PoisonWatch(dead_letters, since_ms=clock.now_ms()) if dead_letters else None
         self._stats: Sequence[QueueNumbers] = ()
-        self.register_check("broker", answers("broker", stats))
+        self.register_check("broker", answers("broker", stats), own=True)
+        self.register_check("background", background_tasks(), own=True)
 
-    def register_check(self, name: str, check: HealthCheck) -> None:
-        """Add a health check, or replace the one of that name."""
-        self._health.register(name, check)
+    def register_check(self, name: str, check: HealthCheck, *, own: bool = False) -> None:
+        """Add a health check, or replace the one of that name; `own` ones say whether this process can work."""
+        self._health.register(name, check, own=own)
 
     def add_sink(self, sink: Sink) -> None:
         """Tell alerts to one more place: a callable that takes an `Alert`."""
@@ -164,6 +166,10 @@ class QueueMonitor:
         """Run every check; never raises."""
         return await self._health.get_health_status()
 
+    async def get_readiness(self) -> Readiness:
+        """Say whether this process can work; never raises."""
+        return await self._health.get_readiness()
+
     async def is_healthy(self) -> bool:
         """Say whether every check is content."""
         return (await self.get_health_status()).healthy
@@ -174,7 +180,9 @@ class QueueMonitor:
             for queue, group in _groups(await self.refresh()):
                 if self._poison:
                     await self._poison.look(queue, group.name, group.dead)
-        except Exception as error:  # noqa: BLE001 - rates are known without the broker; the health check reports it
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - rates are known without the broker; the health check reports it
             _log.warning("queue_stats_unavailable", broker=self._broker, error=described(error))
         changes = self._alerts.evaluate(self._readings())
         await tell(self._sinks, [alert for alert in changes if self._claim is None or await self._claim(alert)])

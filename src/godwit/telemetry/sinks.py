@@ -45,7 +45,9 @@ async def _tell_one(sink: Sink, alerts: Sequence[Alert], limit: timedelta) -> No
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 await _call(sink, alert)
-        except Exception as error:  # noqa: BLE001 - a broken sink must not silence the others
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a broken sink must not silence the others
             _log.error("alert_sink_failed", sink=_name(sink), alert=alert.name, error=described(error))
 
 

@@ -12,12 +12,14 @@ from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.listen import listeners
 from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.errors import BrokerUnavailable, QueueFull
+from godwit.core.errors import BrokerUnavailable, QueueFull, StorageFull
 from godwit.core.journal.chunks import decode_chunk
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
-from godwit.core.names import AckId, GroupName, MessageId
+from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.runtime.leader import LeaderClaim
+from godwit.runtime.worker.maintenance import KEY as MAINTENANCE
 from tests.servers.redis import fresh, redis_server
 from tests.waiting import eventually, real_time, soon
 
@@ -244,6 +246,12 @@ async def test_a_full_server_refuses_publishes_drains_and_takes_publishes_again(
                 await fill()
             assert len(accepted) > 100
             assert (await broker.stats())[0].groups[0].depth == len(accepted)
+            # What brings a full server down again works, what does not is refused by a known error.
+            assert await LeaderClaim(broker.shared, MAINTENANCE, "worker").hold()
+            with pytest.raises(StorageFull):
+                await broker.shared.put("other", b"x", expected=None)
+            with pytest.raises(StorageFull):
+                await broker.declare(QueueSpec(name=QueueName("another")))
             (first,) = await broker.pull(Q, G, worker="w", limit=1, lease=LEASE)
             assert await broker.extend([first.ack_id], LEASE) == []
             assert await broker.settle([Ack(first.ack_id)]) == []

@@ -9,7 +9,6 @@ import msgspec
 
 from godwit.brokers.arguments import check_limit, number_of
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
-from godwit.brokers.redis.client.errors import Refused
 from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.catalog import Catalog
@@ -18,7 +17,7 @@ from godwit.brokers.redis.layout.partitions import partition_of, routing_key
 from godwit.brokers.redis.layout.queue_config import QueueConfig
 from godwit.brokers.redis.publish.publisher import RedisPublisher, full_server, over_limit
 from godwit.brokers.redis.pull import ack_prefix
-from godwit.core.errors import PartialPublish, QueueFull, QueueNotFound
+from godwit.core.errors import PartialPublish, QueueFull, QueueNotFound, StorageFull
 from godwit.core.failures.failure import FailureKind
 from godwit.core.names import GroupName, QueueName
 
@@ -134,7 +133,7 @@ class RedisDeadLetters:
         )  # fmt: skip
         try:
             answer = await self._reach.run("replay", queue.name, names, arguments)
-        except Refused as error:
+        except StorageFull as error:
             raise full_server(queue) from error
         if answer[0] == b"full":
             raise over_limit(queue, answer)

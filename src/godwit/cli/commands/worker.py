@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
@@ -25,6 +26,7 @@ from godwit.cli.args.values import duration, whole
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import remarks
 from godwit.config import without_password
+from godwit.core.background import Background
 from godwit.core.errors import BrokerBusy, BrokerUnavailable
 from godwit.core.logs import JsonLines, get_logger
 from godwit.core.names import QueueName
@@ -166,13 +168,13 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
         signals.worker = worker
         if manager.monitoring.address is not None:
             remarks().print(f"metrics and health on {manager.monitoring.address}", highlight=False)
+        background = Background(worker.name)
+        stack.callback(background.cancel)
         if CHILD in os.environ:
-            orphaned = asyncio.create_task(stop_when_orphaned(worker, os.getppid()))
-            stack.callback(orphaned.cancel)
+            background.keep("orphan watch", partial(stop_when_orphaned, worker, os.getppid()))
         if manager.store is not None:
-            ticking = asyncio.create_task(manager.scheduler.run(), name="godwit scheduler")
-            stack.callback(ticking.cancel)
-            stack.callback(asyncio.create_task(manager.store_services.run(), name="godwit books").cancel)
+            background.keep("scheduler", manager.scheduler.run)
+            background.keep("books", manager.store_services.run)
         # What is there now stays: looking through all of it again and again would stop handlers for 10 ms each time.
         gc.collect()
         gc.freeze()

@@ -270,6 +270,16 @@ def judge(
     return Judgement(delay=delay, kind=kind, error=record)
 
 
+def unjudged(error: BaseException, *, failures: int, now: datetime) -> Judgement:
+    """Return what becomes of a message whose failure cannot be judged: it is tried again as without a policy."""
+    delay = RetryPolicy().delay(attempt=failures + 1)
+    return Judgement(
+        delay=delay,
+        kind=FailureKind.TRANSIENT,
+        error=ProcessingError(message=f"{type_name(error)}: {error_text(error)}", timestamp=now),
+    )
+
+
 def _postponed_since(errors: tuple[ProcessingError, ...]) -> datetime | None:
     """Return when a message was first postponed since it was published or replayed: only the first time is recorded."""
     return next((error.timestamp for error in reversed(errors) if error.type is ErrorType.POSTPONED), None)

@@ -23,6 +23,8 @@ from godwit.runtime.delivery.time_limit import TimeLimit
 from godwit.runtime.worker.consumer import CURRENT, Consumer
 
 MAX_RESULT_BYTES: Final = 4096
+_NOT_OURS: Final = (KeyboardInterrupt, GeneratorExit)
+"""What ends a handler from outside: Ctrl-C, and the end of its event loop."""
 
 log = get_logger(__name__)
 _encoder = msgspec.json.Encoder()
@@ -72,7 +74,9 @@ class Execution:
             self._cancelled(kept, started)
         except BatchFailed as failed:
             self._batch_failed(kept, failed, started)
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        except _NOT_OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
             for one in kept:
                 self._failed(one, error, _milliseconds_since(started))
         else:
@@ -99,7 +103,9 @@ class Execution:
                 steps, given = context.run(first_step, handler, message, held)
             except asyncio.CancelledError:
                 self._cancelled([held], started)
-            except (Exception, SystemExit) as error:  # noqa: BLE001
+            except _NOT_OURS:
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
                 self._failed(held, error, _milliseconds_since(started))
             else:
                 if steps is not None:
@@ -124,7 +130,9 @@ class Execution:
                 self._failed(held, self._too_slow(), _milliseconds_since(started))
             else:
                 self._cancelled([held], started)
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        except _NOT_OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
             self._failed(held, error, _milliseconds_since(started))
         else:
             held.done(_milliseconds_since(started), None if result is None else _stored(result))

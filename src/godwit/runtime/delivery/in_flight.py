@@ -9,9 +9,14 @@ from datetime import timedelta
 import msgspec
 
 from godwit.brokers.contract import NO_WAIT, Ack, Delivery, GiveUp, HandBack, Nack, Postpone, Settlement
+from godwit.core.clock import utc_now
+from godwit.core.error_text import error_text
 from godwit.core.errors import MessageNotHeld
-from godwit.core.failures.judgement import Judgement, Permanent, Retry
+from godwit.core.failures.judgement import Judgement, Permanent, Retry, unjudged
+from godwit.core.logs import get_logger
 from godwit.core.names import AckId, MessageId
+
+log = get_logger(__name__)
 
 
 class Terms:
@@ -52,7 +57,13 @@ class HeldDelivery(msgspec.Struct, eq=False):
 
     def failed(self, error: BaseException, run_ms: int) -> Judgement:
         """Settle it as its error and the retry policy say."""
-        judgement = self.terms.judge(error, self.delivery)
+        try:
+            judgement = self.terms.judge(error, self.delivery)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as second:  # noqa: BLE001 - however odd the error or the application's hook, it is settled
+            log.warning("a failure could not be judged", message_id=self.message_id, error=error_text(second))
+            judgement = unjudged(error, failures=self.delivery.failures, now=utc_now())
         ack_id = self.delivery.ack_id
         if judgement.postponed:
             # Only the first postponement is remembered, with its time: a history of refusals would push out the errors.
@@ -112,6 +123,10 @@ class InFlight:
         """Stop holding what was settled; return it in the same order."""
         pop = self._held.pop
         return [pop(settlement.ack_id).delivery for settlement in settlements]
+
+    def is_renewed(self, now: float) -> bool:
+        """Say whether something is held whose handler is within its time; what hangs beyond it is given up."""
+        return any(now < held.started + held.terms.renewed_for for held in self._held.values())
 
     def to_renew(self, now: float) -> dict[timedelta, list[AckId]]:
         """Return the ack ids whose handlers are still within their time, by length of lease."""

@@ -34,7 +34,7 @@ class Quarantine:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Keep others from beginning, wait until everything in hand is settled, and let them go on afterwards."""
+        """Keep others from beginning, wait until all in hand is settled or given up, and let them go on afterwards."""
         while not self._open.is_set():
             await self._open.wait()
         self._open.clear()

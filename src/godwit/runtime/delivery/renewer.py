@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from godwit.core import background
+from godwit.core.error_text import error_text
 from godwit.core.errors import GodwitError
 from godwit.core.logs import get_logger
 from godwit.core.names import AckId
@@ -45,7 +47,7 @@ class Renewer:
             try:
                 refused = self._extend_now(ack_ids, lease)
             except GodwitError as error:
-                log.warning("leases not renewed", count=len(ack_ids), error=str(error))
+                log.warning("leases not renewed", count=len(ack_ids), error=error_text(error))
                 continue
             renewed += len(ack_ids) - len(refused)
             if refused:
@@ -55,7 +57,10 @@ class Renewer:
 
     def _run(self) -> None:
         while not self._stop.wait(self._every):
-            self.tick()
+            try:
+                self.tick()
+            except BaseException as error:  # noqa: BLE001 - without this thread every lease would be lost
+                background.failed("renewer", error)
             if not self._held:
                 self._sleep_until_something_is_held()
 

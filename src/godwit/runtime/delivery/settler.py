@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from godwit.brokers.contract import Broker, Settlement
+from godwit.core import background
+from godwit.core.error_text import error_text
 from godwit.core.errors import BrokerClosed, BrokerError
 from godwit.core.logs import get_logger
 from godwit.core.names import AckId
@@ -44,6 +46,8 @@ class Settler:
     async def _run(self) -> None:
         try:
             await self._settle_all()
+        except BrokerClosed:
+            log.warning("settlements lost with a closed broker", count=len(self._waiting))
         finally:
             self._busy = False
 
@@ -53,16 +57,43 @@ class Settler:
             try:
                 refused = await self._broker.settle(batch)
             except BrokerClosed:
-                log.warning("settlements lost with a closed broker", count=len(batch))
-                return
+                self._waiting = batch + self._waiting
+                raise
             except BrokerError as error:
                 log.warning("settling waits for the broker", count=len(batch), error=str(error))
                 self._waiting = batch + self._waiting
                 await asyncio.sleep(_PAUSE_AFTER_ERROR)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the next settlements must not wait for this one
+                background.failed("settler", error, count=len(batch))
+                await self._settle_apart(batch)
             else:
-                if refused:
-                    log.warning("settlements refused: the lease was lost before", count=len(refused))
-                await self._settled(batch, refused)
+                await self._tell(batch, refused)
+
+    async def _settle_apart(self, batch: Sequence[Settlement]) -> None:
+        """Settle one by one what could not be settled together; the lease of one that cannot be at all runs out."""
+        for settlement in batch:
+            try:
+                refused = await self._broker.settle([settlement])
+            except (BrokerClosed, asyncio.CancelledError):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as above
+                log.warning("a settlement is given up: its message comes again", error=error_text(error))
+                refused = [settlement.ack_id]
+            await self._tell([settlement], refused)
+
+    async def _tell(self, batch: Sequence[Settlement], refused: Sequence[AckId]) -> None:
+        if refused:
+            log.warning("settlements refused: the lease was lost before", count=len(refused))
+        try:
+            await self._settled(batch, refused)
+        except asyncio.CancelledError:
+            raise
+        except BrokerError as error:
+            log.warning("breakers are not told to the others", error=str(error))
+        except BaseException as error:  # noqa: BLE001 - what is counted and shown does not hold up settling
+            background.failed("settler", error, count=len(batch))
 
     async def drain(self) -> None:
         """Return when everything handed in is settled."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from godwit.admin.control import GATE_PREFIX
 from godwit.brokers.contract import Broker, SharedEntry
+from godwit.core.background import Background
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerError, StoreError, StoreRequired
 from godwit.core.journal.statuses import MessageStatus
@@ -144,17 +145,20 @@ class StoreServices:
 
     async def _keep(self, claim: LeaderClaim) -> None:
         """Record, forward and sweep as long as the claim is ours."""
-        steps = (self.recorder.run(), self._count(), self.forwarder.run(), self._sweep())
-        keeping = [asyncio.create_task(step, name=f"godwit books {n}") for n, step in enumerate(steps)]
+        steps = {
+            "recorder": self.recorder.run,
+            "census": self._count,
+            "outbox": self.forwarder.run,
+            "ledger sweep": self._sweep,
+        }
+        keeping = Background(self._owner)
+        for name, step in steps.items():
+            keeping.keep(name, step)
         try:
-            while await _holds(claim, or_else=True):
-                ended, _ = await asyncio.wait(keeping, timeout=RENEW_AFTER, return_when=asyncio.FIRST_COMPLETED)
-                for one in ended:
-                    one.result()
+            while await _holds(claim, or_else=True):  # noqa: ASYNC110 - a claim has to be renewed in time
+                await asyncio.sleep(RENEW_AFTER)
         finally:
-            for one in keeping:
-                one.cancel()
-            await asyncio.wait(keeping)
+            await keeping.close()
 
     async def _count(self) -> None:
         messages = self.store("The recorder").messages

@@ -52,6 +52,10 @@ class ConsumerInstance(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(self, status=InstanceStatus.FAILED, detail="no heartbeat")
         return self
 
+    def is_forgotten(self, now_ms: int) -> bool:
+        """Say whether it has been missed for as long as it took to miss it: it is no trouble of the others any more."""
+        return now_ms - self.last_heartbeat_ms > 2 * MISSED_BEATS * self.interval_ms
+
 
 State = tuple[InstanceStatus, str | None]
 """How an instance does, and why."""

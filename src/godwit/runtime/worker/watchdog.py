@@ -14,6 +14,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
+from godwit.core import background
+from godwit.core.error_text import error_text, type_name
 from godwit.core.logs import get_logger
 
 EVERY: Final = timedelta(seconds=4)
@@ -53,6 +55,7 @@ class Watched:
         self._pause = 0.0
         self._again_at = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
         self.when_ended: Callable[[], None] = lambda: None
 
     @property
@@ -97,15 +100,16 @@ class Watched:
             self.start()
 
     def _ended(self, task: asyncio.Task[None], now: float) -> str | None:
-        if task.cancelled() or task.exception() is None:
-            return None  # it was stopped, or the broker was closed
+        error = asyncio.CancelledError("cancelled from inside") if task.cancelled() else task.exception()
+        if error is None or self._cancelled:
+            return None  # the broker was closed, or it was stopped
         if now - self._since > LONGEST_PAUSE:
             self._pause = 0.0
         self._again_at = now + self._pause
         self._pause = min(max(0.5, self._pause * 2), LONGEST_PAUSE)
         self._task = None
-        error = task.exception()
-        self.trouble = f"{type(error).__name__}: {error}"
+        self.trouble = f"{type_name(error)}: {error_text(error)}"
+        background.failed("consumer", error, consumer=self.name)
         return self.trouble
 
     def broker_returned(self, now: float) -> None:
@@ -119,6 +123,7 @@ class Watched:
 
     def cancel(self) -> None:
         """End the loop wherever it is."""
+        self._cancelled = True
         if self._task is not None:
             self._task.cancel()
 

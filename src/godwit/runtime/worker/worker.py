@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -16,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from godwit.brokers.contract import Broker, Delivery, Settlement, SharedEntry
+from godwit.core.background import Background
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.failures.breaker import BreakerRule
@@ -91,7 +93,7 @@ class Worker:
         self._random = random or Random()
         self._held = InFlight()
         self._empty_polls = EmptyPollCache()
-        self._quarantine = Quarantine(lambda: not self._held)
+        self._quarantine = Quarantine(lambda: not self._held.is_renewed(time.monotonic()))
         self._settler = Settler(broker, settled=self._settled)
         self._maintenance = Maintenance(broker, self.name)
         places = [(queue, consumer.group) for consumer in consumers for queue in consumer.queues]
@@ -191,7 +193,9 @@ class Worker:
         self.watchdog = Watchdog([self._watched(consumer) for consumer in self._consumers])
         self._renewer.start()
         self.watchdog.start()
-        care = [asyncio.create_task(step, name=f"godwit {name}") for name, step in self._care()]
+        care = Background(self.name)
+        for name, step in self._care():
+            care.keep(name, step)
         try:
             await self._shutdown.called()
         finally:
@@ -200,8 +204,7 @@ class Worker:
             await self._shutdown.unless_forced(self.watchdog.stop(), self._longest_turn())
             self.watchdog.cancel()
             handed_back = await self._finish()
-            for task in care:
-                task.cancel()
+            care.cancel()
             within = ANSWER_WITHIN if await self._settle_the_rest() else BRIEFLY
             stopping = in_daemon_thread(self._renewer.stop, name="godwit renewer's end")
             await self._shutdown.unless_forced(stopping, within)
@@ -219,19 +222,20 @@ class Worker:
         for puller in self._pullers:
             await puller.balance()
 
-    def _care(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+    def _care(self) -> Iterator[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
         """Give what a worker does beside pulling."""
-        yield "watchdog", self.watchdog.run()
+        repeat, maintenance = self._periodic.repeat, self._maintenance
+        yield "watchdog", self.watchdog.run
         yield (
             "maintenance",
-            self._periodic.repeat(self._maintenance.tick, MAINTAIN_EVERY, when=self._maintenance.our_turn),
+            partial(repeat, "maintenance", maintenance.tick, MAINTAIN_EVERY, when=maintenance.our_turn),
         )
-        yield "gate", self._periodic.repeat(self._refresh, REFRESH_EVERY)
-        yield "heartbeat", self._periodic.repeat(self._beat, self._settings.heartbeat_interval, at_once=True)
+        yield "gate", partial(repeat, "gate", self._refresh, REFRESH_EVERY)
+        yield "heartbeat", partial(repeat, "heartbeat", self._beat, self._settings.heartbeat_interval, at_once=True)
         for number, consumer in enumerate(self._consumers):
             if consumer.health.ask is not None:
                 ask = partial(self._status.ask, number)
-                yield f"health of {consumer.name}", self._periodic.repeat(ask, consumer.health.interval)
+                yield "health check", partial(repeat, "health check", ask, consumer.health.interval)
 
     def _longest_turn(self) -> timedelta:
         """Return how long a consumer may take to notice that it shall stop: one may be filling a batch."""

@@ -13,6 +13,7 @@ from godwit.brokers.rabbitmq.amqp.connection import Connection
 from godwit.brokers.rabbitmq.amqp.errors import ConnectionLost, ServerRefused
 from godwit.brokers.rabbitmq.amqp.frames import Outgoing
 from godwit.brokers.rabbitmq.url import Address
+from godwit.core.background import Background
 from godwit.core.errors import BrokerBusy, BrokerClosed, BrokerError, BrokerUnavailable, GodwitError, InvalidMessage
 from godwit.core.logs import get_logger
 
@@ -51,6 +52,7 @@ class ReconnectingConnection:
         self._publisher: Channel | None = None
         self._opening_publisher = asyncio.Lock()
         self._ready = asyncio.Event()
+        self._background = Background("rabbitmq")
         self._returning: asyncio.Task[None] | None = None
         self._closed = False
         self._reason = "it is not connected"
@@ -244,7 +246,7 @@ class ReconnectingConnection:
         self._lost()
         if not self._closed:
             log.warning("connection to RabbitMQ lost", url=self.address.shown, reason=str(connection.failure))
-            self._returning = asyncio.get_running_loop().create_task(self._come_back(), name="godwit reconnect")
+            self._returning = self._background.keep("reconnect", self._come_back).task
 
     async def _come_back(self) -> None:
         pause = _FIRST_PAUSE

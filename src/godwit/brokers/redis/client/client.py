@@ -128,8 +128,6 @@ class RedisClient:
                     fault_point(what.after)
                     return reply
                 if (refusal := Refused(str(reply))).word not in UNTOUCHED:
-                    if refusal.word == "OOM":
-                        raise refusal
                     raise unavailable(self.shown, refusal) from refusal
         replies = await self._patiently([command], what, again=again, signed=signed, then=then)
         return replies[0] if then is None else (replies[0], replies[1])
@@ -241,8 +239,6 @@ class RedisClient:
                 fault_point(f"redis.after_{name}")
                 return call.replies
             if isinstance(failure, Refused) and failure.word not in PASSING:
-                if failure.word == "OOM":
-                    raise failure
                 raise unavailable(self.shown, failure) from failure
             until = until or time.monotonic() + self._patience_seconds
             if self.closed:

@@ -19,6 +19,7 @@ from godwit.brokers.redis.client.connection import Argument, RedisConnection, Se
 from godwit.brokers.redis.client.errors import LinkLost, Refused
 from godwit.brokers.redis.listen.prefetch import ParkedPull
 from godwit.brokers.redis.pull import PULL_ONE
+from godwit.core.background import Background
 
 _BLOCK_SECONDS: Final = 5
 _DEAF_SECONDS: Final = 2 * _BLOCK_SECONDS
@@ -58,7 +59,8 @@ class WakeSubscriber:
         """What the blocking connection waits for at the moment."""
         self._nudged = False
         self._news = asyncio.Event()
-        self.task = asyncio.get_running_loop().create_task(self._hear())
+        self._background = Background("redis")
+        self.task = self._background.keep("wake-ups", self._hear).task
 
     def look(self, key: str) -> None:
         """Hear this key's markers too: somebody waits for them now."""

@@ -5,7 +5,8 @@
 -- ARGV   1 time in ms (empty: the server's own), 2 get | put | delete | scan | clear | forget, 3 key, prefix or first key,
 --        then for put: the value, the version expected ('' when it must be missing), ttl in ms ('' for ever);
 --        for scan: where to begin ([key or, beyond it, (key), how many at most (-1: all); for clear: the key to stop
---        before, how many at most; for forget: how many at most
+--        before, how many at most; for forget: how many at most. What is put below gate/ (claims, pauses, breakers: what
+--        brings a full server down again) works above maxmemory.
 -- Gives  get: {version, value} or nothing; put: the new version or nothing; scan: key, version, value, ...; clear and
 --        forget: how many are gone
 local VALUES, NAMES, ENDS = KEYS[1], KEYS[2], KEYS[3]
@@ -62,6 +63,7 @@ if what == 'get' then
 elseif what == 'put' then
   local entry = alive(key)
   if (entry and string.format('%.0f', entry[1]) or '') ~= ARGV[5] then return false end
+  if string.sub(key, 1, 5) == 'gate/' then redis.call('HDEL', VALUES, '') end -- allowed above maxmemory; the rest then is
   local version = redis.call('HINCRBY', VALUES, 'version', 1)
   local ends = ARGV[6] == '' and 0 or now + tonumber(ARGV[6])
   -- The value comes behind what finds it: a script that ends between them has changed nothing that can be seen.

@@ -13,7 +13,7 @@ from godwit.brokers.arguments import check_replicas
 from godwit.brokers.chunks import addresses, publish_chunks
 from godwit.brokers.contract import Receipt
 from godwit.brokers.redis.client.connection import Argument
-from godwit.brokers.redis.client.errors import LinkLost, Refused
+from godwit.brokers.redis.client.errors import LinkLost
 from godwit.brokers.redis.client.script_runner import REPLICAS_MS, ScriptRunner
 from godwit.brokers.redis.client.scripts import script
 from godwit.brokers.redis.layout.catalog import STALE, Catalog
@@ -24,7 +24,7 @@ from godwit.brokers.redis.publish.general_command import general_publish_command
 from godwit.brokers.redis.publish.partitioned import PartitionedPublish
 from godwit.brokers.redis.publish.pipelined import PipelinedPublish
 from godwit.brokers.redis.url import ServerAddress
-from godwit.core.errors import GodwitError, NotReplicated, PartialPublish, QueueFull
+from godwit.core.errors import GodwitError, NotReplicated, PartialPublish, QueueFull, StorageFull
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId
 
@@ -139,7 +139,7 @@ class RedisPublisher:
             again = bool(mode or queue.limits[3])
             try:
                 answer = await self._run(queue, name, names, arguments, again=again, replicas=replicas)
-            except Refused as error:
+            except StorageFull as error:
                 raise full_server(queue) from error
             if answer == STORED:
                 return ALL_STORED
