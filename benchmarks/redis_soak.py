@@ -27,11 +27,11 @@ from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, QueueName, new_message_id
 from godwit.core.queues import QueueSpec
-from tests.faults.crew import Crew
-from tests.faults.judge import Reconciliation
+from tests.faults.child_processes import ChildProcesses
+from tests.faults.random_kills import ORDERED, RandomKills
+from tests.faults.reconciliation import Reconciliation
 from tests.faults.redis.test_growth_redis import footprint, used
-from tests.faults.remote import remote
-from tests.faults.storm import ORDERED, Storm
+from tests.faults.remote_harness import remote
 from tests.servers.redis import RedisServer, redis_server
 
 QUEUE, GROUP = QueueName("q"), GroupName("default")
@@ -45,17 +45,17 @@ WINDOW: Final = timedelta(seconds=2)
 LAST: Final = timedelta(minutes=5)
 
 
-async def storm(messages: int, kills: int) -> tuple[Reconciliation, int]:
+async def chaos(messages: int, kills: int) -> tuple[Reconciliation, int]:
     """Kill publishers, workers and the server at random; return the judgement and how often the server died.
 
     The server dies when what it answered is written: what a kill costs while its disk lags is in docs/howto/redis.md.
     """
-    crew = Crew()
+    children = ChildProcesses()
     with redis_server() as server, tempfile.TemporaryDirectory(prefix="godwit-soak-") as place:
         async with remote(server.url) as harness:
             await harness.declare(ORDERED)
-            raging = Storm(
-                crew=crew,
+            raging = RandomKills(
+                children=children,
                 place=Path(place),
                 random=Random(secrets.randbits(32)),
                 count=messages,
@@ -64,10 +64,10 @@ async def storm(messages: int, kills: int) -> tuple[Reconciliation, int]:
             )
             try:
                 raging.begin()
-                await raging.rage(kills)
+                await raging.run(kills)
                 return await raging.end(harness, within=LAST), raging.broker_kills
             finally:
-                crew.kill_all()
+                children.kill_all()
 
 
 def envelopes(count: int, due: timedelta | None = None) -> list[Envelope]:
@@ -196,7 +196,7 @@ async def _settle_down(broker: Broker) -> None:
 def soak(*, messages: int, ready: int, kills: int, console: Console) -> Report:
     """Run both parts."""
     with console.status(f"a storm over {messages:,} messages ..."):
-        found, died = asyncio.run(storm(messages, kills))
+        found, died = asyncio.run(chaos(messages, kills))
     console.print(found)
     with console.status(f"{ready:,} messages through one queue ..."), redis_server() as server:
         measured = asyncio.run(through(server, ready))

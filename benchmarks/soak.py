@@ -24,9 +24,9 @@ from rich.table import Table
 
 from benchmarks.results import Report, Result, report, save
 from tests.conformance.harness import Harness
-from tests.faults.crew import Crew
-from tests.faults.judge import Reconciliation
-from tests.faults.storm import ORDERED, Storm
+from tests.faults.child_processes import ChildProcesses
+from tests.faults.random_kills import ORDERED, RandomKills
+from tests.faults.reconciliation import Reconciliation
 
 MESSAGES: Final = 20_000
 KILLS: Final = 40
@@ -48,21 +48,21 @@ class Round:
     async def run(self, messages: int, kills: int) -> None:
         """Let it rage and judge it; a round without a problem leaves nothing behind."""
         began = time.monotonic()
-        crew = Crew()
+        children = ChildProcesses()
         harness = Harness("sqlite", self.folder, live=True)
         await harness.start()
         try:
             await harness.declare(ORDERED)
-            storm = Storm(crew=crew, place=self.folder, random=random.Random(self.seed), count=messages)
-            storm.begin()
-            await storm.rage(kills)
-            self.kills = storm.kills
-            self.found = await storm.end(harness)
+            chaos = RandomKills(children=children, place=self.folder, random=random.Random(self.seed), count=messages)
+            chaos.begin()
+            await chaos.run(kills)
+            self.kills = chaos.kills
+            self.found = await chaos.end(harness)
             self.found.verify()
         except AssertionError as problem:
             self.problem = str(problem) or "an assertion failed"
         finally:
-            crew.kill_all()
+            children.kill_all()
             await harness.stop()
         self.seconds = time.monotonic() - began
         if not self.problem:

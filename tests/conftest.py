@@ -11,9 +11,9 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, Phase, settings
 
-from tests import groups, stolen, stuck
-from tests.failing import Failures
-from tests.servers import lasting
+from tests import hang_watchdog, steal_time, xdist_groups
+from tests.failure_report import Failures
+from tests.servers import session_servers
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
@@ -35,29 +35,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "promise(number): the promise of the broker contract that a test shows")
     config.addinivalue_line("markers", "xdist_group(name): tests that one process runs; planted bugs go without xdist")
     if not config.getoption("numprocesses", None):  # with workers, the first process only waits for them
-        stuck.watch()
-        stolen.watch()
+        hang_watchdog.watch()
+        steal_time.watch()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config))
         if config.pluginmanager.has_plugin("xdist"):
-            config.pluginmanager.register(groups)
+            config.pluginmanager.register(xdist_groups)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
     """Note which test runs, and for how long it may."""
-    stuck.begin(item.nodeid, _seconds(item))
+    hang_watchdog.begin(item.nodeid, _seconds(item))
 
 
 def pytest_runtest_logfinish() -> None:
     """Note that no test runs: a process may wait as long as others work."""
-    stuck.rest()
+    hang_watchdog.rest()
 
 
 def pytest_sessionfinish() -> None:
     """Stop the servers that tests of this process started."""
-    stuck.begin("stopping the servers")
-    lasting.stop_all()
+    hang_watchdog.begin("stopping the servers")
+    session_servers.stop_all()
 
 
 @pytest.hookimpl(trylast=True)
@@ -67,9 +67,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     xdist 3.8 writes the group (`xdist_group`) into a field that pytest 9.2 does not read.
     """
     for item in items:
-        if _seconds(item) > stuck.LONGEST_TEST_SECONDS:
+        if _seconds(item) > hang_watchdog.LONGEST_TEST_SECONDS:
             raise pytest.UsageError(
-                f"{item.nodeid} asks for {_seconds(item)} s; {stuck.LONGEST_TEST_SECONDS} is the most."
+                f"{item.nodeid} asks for {_seconds(item)} s; {hang_watchdog.LONGEST_TEST_SECONDS} is the most."
             )
         grouped = getattr(item, "_nodeid", None)
         if grouped is not None and grouped != item.nodeid:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
-from tests.stolen import calm
+from tests.steal_time import calm
 
 T = TypeVar("T")
 

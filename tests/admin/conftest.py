@@ -10,7 +10,7 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.urls import connect
 from godwit.core.clock import ManualClock
 from godwit.core.queues import QueueSpec
-from tests.admin.making import Q
+from tests.admin.builders import Q
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import sys
 from godwit.admin.dead_letters import DeadLetterQueueHandler
 from godwit.admin.letter_filter import LetterFilter
 from godwit.brokers.urls import connect
-from tests.admin.making import Q
+from tests.admin.builders import Q
 
 
 async def main(url: str, patch: str | None = None) -> None:

@@ -23,8 +23,8 @@ from godwit.manager import MessageQueueManager
 from godwit.runtime.producer.drains import Drains
 from godwit.runtime.producer.producer import QueueProducer
 from godwit.testing import in_memory
-from tests.admin.making import LEASE, Q, SlowTime, bury_ids, letters_of, messages
-from tests.stolen import calm
+from tests.admin.builders import LEASE, Q, SlowTime, bury_ids, letters_of, messages
+from tests.steal_time import calm
 from tests.waiting import eventually, real_time
 
 TWO_SECONDS = timedelta(seconds=2)

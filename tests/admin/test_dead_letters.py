@@ -22,7 +22,7 @@ from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.testing import in_memory, run_until_empty
-from tests.admin.making import LEASE, Q, bury, bury_ids, error, letters_of, messages
+from tests.admin.builders import LEASE, Q, bury, bury_ids, error, letters_of, messages
 
 MAILS, SHARED = QueueName("mails"), QueueName("given-up")
 

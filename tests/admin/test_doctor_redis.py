@@ -20,7 +20,7 @@ from godwit.admin.doctor.redis.groups import examine_groups
 from godwit.core.clock import ManualClock
 from godwit.core.errors import BrokerUnavailable
 from tests.conformance.harness import Q
-from tests.faults.remote import remote
+from tests.faults.remote_harness import remote
 from tests.servers.redis import RedisServer, fresh, redis_server
 from tests.servers.slow import slow_path
 from tests.waiting import eventually

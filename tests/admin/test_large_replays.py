@@ -25,7 +25,7 @@ from godwit.core.messages.envelope import Envelope, seal, seal_all
 from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.queues import QueueSpec
-from tests.admin.making import LEASE, Q, bury, error, messages
+from tests.admin.builders import LEASE, Q, bury, error, messages
 from tests.project.specification import ROOT
 
 MANY = 100_000

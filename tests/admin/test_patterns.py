@@ -17,7 +17,7 @@ from godwit.core.names import DEFAULT_GROUP, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.telemetry.alerts import Alert, AlertName
 from godwit.testing import in_memory
-from tests.admin.making import LEASE, Q, bury_ids, letters_of, messages
+from tests.admin.builders import LEASE, Q, bury_ids, letters_of, messages
 
 MAILS = QueueName("mails")
 

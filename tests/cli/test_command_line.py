@@ -16,7 +16,7 @@ from godwit.core import errors
 from godwit.core.errors import GodwitError
 from tests.cli.documented import PAGE, commands, help_of, page_with, section
 from tests.cli.terminal import Terminal
-from tests.stolen import calm
+from tests.steal_time import calm
 
 
 def test_the_version_is_printed(terminal: Terminal) -> None:

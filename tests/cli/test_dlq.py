@@ -15,7 +15,7 @@ from godwit.core.failures.failure import FailureKind
 from godwit.core.messages.envelope import seal_all
 from godwit.core.names import GroupName
 from godwit.core.queues import GroupSpec, QueueSpec
-from tests.admin.making import Q, bury, bury_ids, error, messages
+from tests.admin.builders import Q, bury, bury_ids, error, messages
 from tests.cli.terminal import Terminal
 
 FIRST = "orders#0#default#000000000001"

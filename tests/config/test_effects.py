@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.effects.running import World
+from tests.config.effects.running_systems import World
 from tests.config.effects.table import EFFECTS
 from tests.config.test_variables import VARIABLES
 

@@ -13,7 +13,7 @@ import pytest
 from godwit.brokers.contract import Ack, Delivery, HandBack
 from godwit.core.queues import FlowControl, GroupSpec
 from tests.conformance.harness import LEASE, LONG, G, Harness, Q, ids_of
-from tests.stolen import calm
+from tests.steal_time import calm
 from tests.waiting import eventually, real_time
 
 PATIENT = timedelta(seconds=8)

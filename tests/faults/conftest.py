@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.harness import Harness
-from tests.faults.crew import Crew
+from tests.faults.child_processes import ChildProcesses
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
+def children() -> Iterator[ChildProcesses]:
     """Give a way to start processes, all of which end with the test."""
-    crew = Crew()
-    yield crew
-    crew.kill_all()
+    children = ChildProcesses()
+    yield children
+    children.kill_all()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from godwit.core.errors import BrokerUnavailable, NotReplicated, PartialPublish,
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId
 from tests.conformance.harness import Q
-from tests.faults.opening import OUTAGE_SECONDS, PAUSE, opened
+from tests.faults.patient_open import OUTAGE_SECONDS, PAUSE, opened
 from tests.faults.record import Record, raised, read
 from tests.waiting import real_time
 

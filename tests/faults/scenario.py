@@ -24,8 +24,8 @@ from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import LONG, G, Q
-from tests.faults.judge import DATABASE
 from tests.faults.publisher import BODY
+from tests.faults.reconciliation import DATABASE
 from tests.faults.record import Record
 from tests.waiting import eventually, real_time
 

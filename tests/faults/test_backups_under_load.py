@@ -8,27 +8,29 @@ from random import Random
 
 from godwit.brokers.sqlite.backup import backup
 from tests.conformance.harness import Harness
-from tests.faults.crew import Crew
-from tests.faults.judge import DATABASE, consistent, ids
+from tests.faults.child_processes import ChildProcesses
+from tests.faults.random_kills import ORDERED, RandomKills
+from tests.faults.reconciliation import DATABASE, consistent, ids
 from tests.faults.record import lines_of, read_all
-from tests.faults.storm import ORDERED, Storm
 from tests.waiting import eventually
 
 BACKUPS = 20
 
 
-async def test_a_backup_taken_at_any_moment_opens_and_is_consistent(tmp_path: Path, crew: Crew, file: Harness) -> None:
+async def test_a_backup_taken_at_any_moment_opens_and_is_consistent(
+    tmp_path: Path, children: ChildProcesses, file: Harness
+) -> None:
     await file.declare(ORDERED)
-    storm = Storm(crew=crew, place=tmp_path, random=Random(5), count=200_000, workers=2)
-    storm.begin()
+    chaos = RandomKills(children=children, place=tmp_path, random=Random(5), count=200_000, workers=2)
+    chaos.begin()
     known: list[set[str]] = []
     for number in range(BACKUPS):
-        goal = storm.written() + storm.random.randrange(40_000)
-        await eventually(lambda goal=goal: storm.written() >= goal, what="progress")
+        goal = chaos.written() + chaos.random.randrange(40_000)
+        await eventually(lambda goal=goal: chaos.written() >= goal, what="progress")
         known.append(accepted(tmp_path))
         await asyncio.to_thread(backup, tmp_path / DATABASE, folder(tmp_path, number) / DATABASE)
-    assert storm.publishing(), "the load ended before the backups"
-    crew.kill_all()
+    assert chaos.publishing(), "the load ended before the backups"
+    children.kill_all()
     arrived: set[str] = set()
     for number in range(BACKUPS):
         rows = await consistent(tmp_path / f"backup{number}")

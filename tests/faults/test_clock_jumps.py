@@ -11,7 +11,7 @@ import pytest
 from godwit.brokers.contract import Ack, Delivery, HandBack, Nack
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import BACKENDS, LEASE, REAL_TIME, G, Harness
-from tests.faults.judge import agreeing, ids
+from tests.faults.reconciliation import agreeing, ids
 
 JUMPS = tuple(timedelta(milliseconds=size) for size in (1, 300, 900, 60_000, 3_600_000, 90_000_000))
 

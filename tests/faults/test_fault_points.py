@@ -17,7 +17,7 @@ from godwit.brokers import sqlite
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.fault_points import VARIABLE
-from tests.faults.judge import DATABASE, consistent
+from tests.faults.reconciliation import DATABASE, consistent
 from tests.faults.record import read
 from tests.faults.scenario import BACKUP_FILE, STEPS_FILE, Life, state
 from tests.project.specification import ROOT

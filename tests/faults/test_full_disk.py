@@ -14,9 +14,9 @@ from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.errors import StorageFull
 from godwit.core.queues import QueueSpec
 from tests.conformance.harness import LONG, G, Q
-from tests.faults.crew import Crew
-from tests.faults.judge import DATABASE, consistent, ids, url_of
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.publisher import envelope, publish_until_refused
+from tests.faults.reconciliation import DATABASE, consistent, ids, url_of
 from tests.faults.record import lines_of, read_all
 from tests.waiting import eventually
 
@@ -140,14 +140,16 @@ async def reconciled(place: Path, accepted: set[str], done: set[str]) -> None:
     assert set(ids(rows, "acked")) == accepted == done
 
 
-async def test_a_full_disk_under_load_from_several_processes_loses_nothing(small_disk: Path, crew: Crew) -> None:
+async def test_a_full_disk_under_load_from_several_processes_loses_nothing(
+    small_disk: Path, children: ChildProcesses
+) -> None:
     async with SqliteBroker(small_disk / DATABASE) as broker:
         await broker.declare(QueueSpec(name=Q))
     publishers = [
-        crew.start(publish_until_refused, url_of(small_disk), small_disk.parent / f"p{n}.publisher", name=f"p{n}")
+        children.start(publish_until_refused, url_of(small_disk), small_disk.parent / f"p{n}.publisher", name=f"p{n}")
         for n in range(2)
     ]
-    await crew.finished(*publishers)
+    await children.finished(*publishers)
     resize(small_disk, ROOMY)
     drain = Drain()
     accepted = {line[1] for line in lines_of(read_all(small_disk.parent, "publisher"), "accepted")}

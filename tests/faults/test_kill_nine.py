@@ -8,11 +8,11 @@ from pathlib import Path
 from random import Random
 
 from tests.conformance.harness import LONG, Harness
-from tests.faults.crew import Crew
-from tests.faults.judge import consistent, drained, ids, overlaps, url_of
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.publisher import publish_and_die
+from tests.faults.random_kills import ORDERED, RandomKills
+from tests.faults.reconciliation import consistent, drained, ids, overlaps, url_of
 from tests.faults.record import lines_of, read, read_all
-from tests.faults.storm import ORDERED, Storm
 from tests.faults.worker import work
 from tests.waiting import eventually
 
@@ -22,26 +22,28 @@ LONE_PUBLISHERS = 1_000
 AT_ONCE = 6
 
 
-async def test_kills_at_random_over_20_000_messages_lose_nothing(tmp_path: Path, crew: Crew, file: Harness) -> None:
+async def test_kills_at_random_over_20_000_messages_lose_nothing(
+    tmp_path: Path, children: ChildProcesses, file: Harness
+) -> None:
     await file.declare(ORDERED)
-    storm = Storm(crew=crew, place=tmp_path, random=Random(7), count=MANY)
-    storm.begin()
-    await storm.rage(KILLS)
-    found = await storm.end(file)
-    assert storm.kills >= KILLS // 2
+    chaos = RandomKills(children=children, place=tmp_path, random=Random(7), count=MANY)
+    chaos.begin()
+    await chaos.run(KILLS)
+    found = await chaos.end(file)
+    assert chaos.kills >= KILLS // 2
     assert found.accepted == MANY
     assert found.held > 0, "the killed workers held nothing: the test showed nothing"
     found.verify()
 
 
 async def test_an_id_returned_to_a_publisher_that_dies_at_once_is_delivered(
-    tmp_path: Path, crew: Crew, file: Harness
+    tmp_path: Path, children: ChildProcesses, file: Harness
 ) -> None:
     await file.declare()
-    nursery = crew.start(
+    nursery = children.start(
         publish_and_die, url_of(tmp_path), tmp_path / "accepted", times=LONE_PUBLISHERS, at_once=AT_ONCE
     )
-    await crew.finished(nursery, within=timedelta(seconds=100))
+    await children.finished(nursery, within=timedelta(seconds=100))
     accepted = {line[1] for line in read(tmp_path / "accepted")}
     assert len(accepted) == LONE_PUBLISHERS
     delivered: list[str] = []
@@ -50,28 +52,30 @@ async def test_an_id_returned_to_a_publisher_that_dies_at_once_is_delivered(
     assert sorted(delivered) == sorted(accepted)
 
 
-async def test_the_directory_after_a_kill_of_everybody_opens_and_is_consistent(tmp_path: Path, crew: Crew) -> None:
+async def test_the_directory_after_a_kill_of_everybody_opens_and_is_consistent(
+    tmp_path: Path, children: ChildProcesses
+) -> None:
     place = tmp_path / "live"
     place.mkdir()
     harness = Harness("sqlite", place, live=True)
     await harness.start()
     await harness.declare(ORDERED)
     await harness.stop()
-    storm = Storm(crew=crew, place=place, random=Random(3), count=100_000)
-    storm.begin()
+    chaos = RandomKills(children=children, place=place, random=Random(3), count=100_000)
+    chaos.begin()
     for copy in range(5):
-        goal = storm.written() + 50_000
-        await eventually(lambda goal=goal: storm.written() >= goal)
-        for member in crew.members:
+        goal = chaos.written() + 50_000
+        await eventually(lambda goal=goal: chaos.written() >= goal)
+        for member in children.members:
             member.kill()
-        crew.kill_all()
+        children.kill_all()
         shutil.copytree(place, tmp_path / f"copy{copy}", ignore=_sockets)
         rows = await consistent(tmp_path / f"copy{copy}")
         accepted = {line[1] for line in lines_of(read_all(place, "publisher"), "accepted")}
         acked = {line[1] for line in lines_of(read_all(place, "worker"), "settled")}
         assert accepted <= set(ids(rows, "enqueued"))
         assert acked <= set(ids(rows, "acked"))
-        storm.begin()
+        chaos.begin()
 
 
 def _sockets(folder: str, names: list[str]) -> list[str]:
@@ -79,12 +83,12 @@ def _sockets(folder: str, names: list[str]) -> list[str]:
 
 
 async def test_ten_competing_processes_never_hold_the_same_message_at_once(
-    tmp_path: Path, crew: Crew, file: Harness
+    tmp_path: Path, children: ChildProcesses, file: Harness
 ) -> None:
     await file.declare()
     stop = tmp_path / "stop"
     for number in range(10):
-        crew.start(
+        children.start(
             work,
             url_of(tmp_path),
             tmp_path / f"w{number}.worker",
@@ -103,7 +107,7 @@ async def test_ten_competing_processes_never_hold_the_same_message_at_once(
 
     await eventually(empty, within=timedelta(seconds=60), what="an empty queue")
     stop.touch()
-    await crew.finished(*crew.members)
+    await children.finished(*children.members)
     by_worker = read_all(tmp_path, "worker")
     lines = list(lines_of(by_worker, "settled"))
     assert overlaps((line[1], line[3], line[4]) for line in lines) == []

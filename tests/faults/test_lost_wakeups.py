@@ -15,10 +15,10 @@ import pytest
 from godwit.brokers.contract import Ack
 from godwit.brokers.urls import connect
 from tests.conformance.harness import LONG, Harness
-from tests.faults.crew import Crew
-from tests.faults.judge import url_of
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.publisher import envelope, number_of
-from tests.stolen import pause
+from tests.faults.reconciliation import url_of
+from tests.steal_time import pause
 
 FALLBACK = timedelta(milliseconds=250)
 """How often a waiting process looks at the file by itself: what a lost wake-up costs."""
@@ -44,10 +44,10 @@ async def _publish_on_demand(url: str, line: Connection, random: Random) -> None
 
 @pytest.mark.serial
 @pytest.mark.parametrize("count", [300, 5_000])
-async def test_no_wake_up_is_lost(tmp_path: Path, crew: Crew, file: Harness, count: int) -> None:
+async def test_no_wake_up_is_lost(tmp_path: Path, children: ChildProcesses, file: Harness, count: int) -> None:
     await file.declare()
     ours, theirs = multiprocessing.Pipe()
-    publisher = crew.start(publish_on_demand, url_of(tmp_path), theirs, seed=count)
+    publisher = children.start(publish_on_demand, url_of(tmp_path), theirs, seed=count)
     late = 0
     ours.send(0)
     for number in range(count):
@@ -59,5 +59,5 @@ async def test_no_wake_up_is_lost(tmp_path: Path, crew: Crew, file: Harness, cou
         assert late <= count // 100, f"{late} of {number + 1} messages were found by looking, not by a wake-up"
         ours.send(number + 1 if number + 1 < count else None)
         await file.broker.settle([Ack(delivery.ack_id)])
-    await crew.finished(publisher)
+    await children.finished(publisher)
     assert (await file.stats()).depth == 0

@@ -16,7 +16,7 @@ from random import Random
 from godwit.brokers.contract import Ack, Delivery, HandBack, Nack, Settlement
 from godwit.core.errors import BrokerUnavailable
 from tests.conformance.harness import G, Q
-from tests.faults.opening import opened
+from tests.faults.patient_open import opened
 from tests.faults.record import Record, raised
 from tests.waiting import real_time
 

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from godwit.messagequeue import MessageQueue, SubscriptionOptions
-from tests.messagequeue.making import message, subscribe
+from tests.messagequeue.builders import message, subscribe
 
 
 def function_calls(work: Callable[[], None]) -> int:

@@ -9,7 +9,7 @@ import pytest
 from godwit.core.clock import ManualClock, from_ms
 from godwit.messagequeue import BackoffPolicy, InvalidAckId, InvalidArgumentError, MessageQueue, SubscriptionOptions
 from tests.logs import capture_logs
-from tests.messagequeue.making import SECOND, dead_lettering, message, numbered, subscribe, texts
+from tests.messagequeue.builders import SECOND, dead_lettering, message, numbered, subscribe, texts
 
 
 def test_br_005_a_pull_returns_up_to_max_messages(queue: MessageQueue) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from godwit.core.clock import ManualClock
 from godwit.messagequeue import BackoffPolicy, FlowControl, InvalidArgumentError, MessageQueue, SubscriptionOptions
-from tests.messagequeue.making import SECOND, dead_lettering, message, numbered, subscribe, texts
+from tests.messagequeue.builders import SECOND, dead_lettering, message, numbered, subscribe, texts
 
 ORDERED = SubscriptionOptions(message_ordering=True)
 

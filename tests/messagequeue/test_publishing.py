@@ -11,7 +11,7 @@ import pytest
 from godwit.core.clock import ManualClock, from_ms
 from godwit.messagequeue import InternalMessage, InvalidArgumentError, MessageQueue, SubscriptionOptions
 from tests.logs import capture_logs
-from tests.messagequeue.making import message, numbered, subscribe, texts
+from tests.messagequeue.builders import message, numbered, subscribe, texts
 
 MB = 1 << 20
 

@@ -20,7 +20,7 @@ from godwit.messagequeue import (
     SubscriptionStats,
     TopicMetadata,
 )
-from tests.messagequeue.making import SECOND, message, numbered, subscribe
+from tests.messagequeue.builders import SECOND, message, numbered, subscribe
 
 
 def test_br_001_every_access_gives_the_same_instance(queue: MessageQueue) -> None:

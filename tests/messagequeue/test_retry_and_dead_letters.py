@@ -18,7 +18,7 @@ from godwit.messagequeue import (
     SubscriptionOptions,
 )
 from tests.logs import capture_logs
-from tests.messagequeue.making import SECOND, dead_lettering, message, numbered, subscribe, texts, use_up
+from tests.messagequeue.builders import SECOND, dead_lettering, message, numbered, subscribe, texts, use_up
 
 MILLISECOND = timedelta(milliseconds=1)
 

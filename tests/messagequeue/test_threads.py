@@ -16,7 +16,7 @@ from godwit.core.clock import ManualClock
 from godwit.core.names import QueueName
 from godwit.messagequeue import InternalMessage, MessageQueue, SubscriptionOptions
 from godwit.messagequeue.subscription import JOURNAL_BYTES
-from tests.messagequeue.making import message, numbered, subscribe
+from tests.messagequeue.builders import message, numbered, subscribe
 from tests.waiting import eventually
 
 OFTEN = timedelta(milliseconds=10)

@@ -22,7 +22,7 @@ from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, start_jvm
 from godwit.pipeline.spark.run_folder import run_folder
 from godwit.pipeline.spark.session import JVM_OPTIONS, configuration
 from tests.project.specification import ROOT
-from tests.stolen import calm
+from tests.steal_time import calm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

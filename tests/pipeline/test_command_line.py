@@ -15,7 +15,7 @@ import pytest
 from tests.pipeline.drivers import members
 from tests.pipeline.journals import traffic, url_of
 from tests.project.specification import ROOT
-from tests.stolen import calm
+from tests.steal_time import calm
 
 
 def godwit(*words: str, temporary: Path) -> subprocess.CompletedProcess[str]:

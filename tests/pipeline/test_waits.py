@@ -19,7 +19,7 @@ from godwit.pipeline.spark.jvm import PORT, SECRET, Jvm, finishes_within, start_
 from godwit.pipeline.spark.run_folder import run_folder, sweep
 from godwit.store.sqlite import SqliteStore
 from tests.pipeline.drivers import until
-from tests.stolen import calm
+from tests.steal_time import calm
 
 
 @pytest.fixture

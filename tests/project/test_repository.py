@@ -12,7 +12,7 @@ import pytest
 
 import godwit
 from tests.project.specification import ROOT
-from tests.stolen import between
+from tests.steal_time import between
 
 HEAVY = ("asyncpg", "pamqp", "pandas", "pyarrow", "pyspark", "redis", "rich", "starlette", "typer", "uvicorn")
 

@@ -14,8 +14,8 @@ from godwit.core.errors import QueueFull, QueueNotFound
 from godwit.core.failures.failure import MESSAGE_CHARACTERS
 from godwit.core.limits import bounded
 from godwit.core.messages.envelope import Envelope
-from tests.properties.accepting import Accepting
-from tests.properties.pieces import FOREVER, WAITING, Copy, Group, Queue, counters_of, numbers_in
+from tests.properties.model_copies import FOREVER, WAITING, Copy, Group, Queue, counters_of, numbers_in
+from tests.properties.publish_model import Accepting
 from tests.properties.sides import Address, Letter, Taken, Word, span
 
 

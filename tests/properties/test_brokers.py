@@ -18,11 +18,11 @@ from hypothesis import settings
 from godwit.brokers.memory import MemoryBroker, MemoryEngine
 from godwit.core.journal.vocabulary import Event
 from tests.conformance.harness import BACKENDS, REAL_TIME, TOPOLOGIES
-from tests.properties.keeping import Keeping
-from tests.properties.meeting import run_until_met
+from tests.properties.admin_rules import Keeping
+from tests.properties.coverage import run_until_met
 from tests.properties.model import Model
 from tests.properties.sides import BrokerSide
-from tests.properties.working import Working
+from tests.properties.worker_rules import Working
 
 MODEL_EXAMPLES: Final = 300
 EXAMPLES: Final = 200

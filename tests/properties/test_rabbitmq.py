@@ -25,7 +25,7 @@ from godwit.core.journal.projection import Projection
 from godwit.core.journal.shards import Position
 from godwit.core.names import GroupName, QueueName
 from tests.conformance.harness import LONG, Harness, Q
-from tests.properties.meeting import run_until_met
+from tests.properties.coverage import run_until_met
 
 EXAMPLES: Final = 200
 """The same in each run of `./dev test`; others each time with `--hypothesis-profile=soak`."""

@@ -7,13 +7,13 @@ import pytest
 
 from godwit.brokers.urls import connect
 from godwit.core.queues import QueueSpec
-from tests.runtime.workers import ORDERS, Shop
+from tests.runtime.worker_processes import ORDERS, SampleWorkers
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+async def sample(tmp_path: Path) -> AsyncIterator[SampleWorkers]:
     """Give a shop whose queue is declared."""
     url = f"sqlite:///{tmp_path}/shop.db"
     async with connect(url) as broker:
         await broker.declare(QueueSpec(name=ORDERS))
-        yield Shop(tmp_path, broker, url)
+        yield SampleWorkers(tmp_path, broker, url)

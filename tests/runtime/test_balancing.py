@@ -27,7 +27,7 @@ SIZES = {"small": 2, "large": 6}
 BEAT = timedelta(milliseconds=20)
 
 
-class Crew:
+class GroupMembers:
     """Two workers of one group, of different size, whose handlers never end by themselves."""
 
     def __init__(self, broker: MemoryBroker, balancing: LoadBalancing, cap: int | None) -> None:
@@ -55,12 +55,12 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew(balancing: LoadBalancing, cap: int | None, expected: dict[str, int]) -> AsyncIterator[Crew]:
+async def members(balancing: LoadBalancing, cap: int | None, expected: dict[str, int]) -> AsyncIterator[GroupMembers]:
     """Run both workers, let them get to know each other, and publish more than they can hold."""
     async with MemoryBroker() as broker:
         flow = FlowControl(max_messages=cap)
         await broker.declare(QueueSpec(name="orders"), [GroupSpec(name="default", flow_control=flow)])
-        made = Crew(broker, balancing, cap)
+        made = GroupMembers(broker, balancing, cap)
         tasks = [asyncio.create_task(worker.run()) for worker in made.workers.values()]
         await eventually(lambda: made.credits() == expected, what=f"credits of {expected}")
         await broker.publish([seal(Message(queue="orders")) for _ in range(40)])
@@ -74,22 +74,22 @@ async def crew(balancing: LoadBalancing, cap: int | None, expected: dict[str, in
 
 
 async def test_round_robin_gives_every_member_the_same_part_of_the_groups_cap() -> None:
-    async with crew(LoadBalancing.ROUND_ROBIN, 4, {"small": 2, "large": 2}) as made:
+    async with members(LoadBalancing.ROUND_ROBIN, 4, {"small": 2, "large": 2}) as made:
         await eventually(lambda: made.running == {"small": 2, "large": 2})
 
 
 async def test_round_robin_without_a_cap_gives_every_member_what_the_smallest_can_do() -> None:
-    async with crew(LoadBalancing.ROUND_ROBIN, None, {"small": 2, "large": 2}) as made:
+    async with members(LoadBalancing.ROUND_ROBIN, None, {"small": 2, "large": 2}) as made:
         await eventually(lambda: made.running == {"small": 2, "large": 2})
 
 
 async def test_weighted_divides_the_groups_cap_by_concurrency() -> None:
-    async with crew(LoadBalancing.WEIGHTED, 4, {"small": 1, "large": 3}) as made:
+    async with members(LoadBalancing.WEIGHTED, 4, {"small": 1, "large": 3}) as made:
         await eventually(lambda: made.running == {"small": 1, "large": 3})
 
 
 async def test_least_connections_gives_to_whoever_has_free_slots() -> None:
-    async with crew(LoadBalancing.LEAST_CONNECTIONS, None, {"small": 2, "large": 6}) as made:
+    async with members(LoadBalancing.LEAST_CONNECTIONS, None, {"small": 2, "large": 6}) as made:
         await eventually(lambda: made.running == {"small": 2, "large": 6})
 
 
@@ -100,7 +100,7 @@ async def test_the_cap_holds_over_all_workers_of_the_group(balancing: LoadBalanc
         LoadBalancing.ROUND_ROBIN: {"small": 1, "large": 2},
         LoadBalancing.WEIGHTED: {"small": 1, "large": 2},
     }[balancing]
-    async with crew(balancing, 3, expected) as made:
+    async with members(balancing, 3, expected) as made:
         await eventually(lambda: made.running.total() == 3)
         (stats,) = await made.broker.stats()
         assert stats.groups[0].leased == 3
@@ -115,7 +115,7 @@ async def test_the_cap_holds_over_all_workers_of_the_group(balancing: LoadBalanc
 
 
 async def test_what_a_member_leaves_behind_is_shared_out_again() -> None:
-    async with crew(LoadBalancing.ROUND_ROBIN, 4, {"small": 2, "large": 2}) as made:
+    async with members(LoadBalancing.ROUND_ROBIN, 4, {"small": 2, "large": 2}) as made:
         await eventually(lambda: made.running == {"small": 2, "large": 2})
         for _ in range(2):  # the second leaves without waiting for handlers
             made.workers["small"].stop()

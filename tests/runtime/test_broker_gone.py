@@ -27,10 +27,10 @@ from godwit.core.queues import QueueSpec
 from godwit.runtime.worker.consumer import Consumer
 from godwit.runtime.worker.worker import Worker, WorkerSettings
 from godwit.sqlite_writer.file_lock import FileLock
-from tests.runtime.workers import ORDERS, ROOT, STARTED, Shop, catches_sigterm
+from tests.runtime.worker_processes import ORDERS, ROOT, STARTED, SampleWorkers, catches_sigterm
 from tests.waiting import eventually, real_time
 
-WORKSHOP = "tests.runtime.workshop:mq"
+HANDLER_FORMS = "tests.runtime.handler_forms_app:mq"
 Q = QueueName("q")
 
 
@@ -38,42 +38,44 @@ def test_gone_at_start_is_a_sentence_and_exit_code_3(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "GODWIT_URL": f"sqlite:///{tmp_path}/nowhere/shop.db",
-        "SHOP_RECORD": str(tmp_path / "record"),
+        "SAMPLE_RECORD": str(tmp_path / "record"),
     }
-    command = [sys.executable, "-m", "godwit", "worker", "tests.runtime.shop:mq"]
+    command = [sys.executable, "-m", "godwit", "worker", "tests.runtime.sample_app:mq"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == Exit.UNAVAILABLE
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-async def test_gone_at_start_is_waited_for_when_asked_to(shop: Shop, tmp_path: Path) -> None:
+async def test_gone_at_start_is_waited_for_when_asked_to(sample: SampleWorkers, tmp_path: Path) -> None:
     folder = tmp_path / "later"
     url = f"sqlite:///{folder}/shop.db"
-    with shop.worker("--wait-for-broker", "60s", GODWIT_URL=url) as process:
+    with sample.worker("--wait-for-broker", "60s", GODWIT_URL=url) as process:
         await eventually(lambda: catches_sigterm(process.pid), within=STARTED)
         folder.mkdir()
         async with connect(url) as broker:
             await broker.declare(QueueSpec(name=ORDERS))
             await broker.publish([seal(Message(queue=ORDERS, payload="work"))])
-            await eventually(lambda: len(shop.recorded("end")) == 1, within=STARTED)
+            await eventually(lambda: len(sample.recorded("end")) == 1, within=STARTED)
 
 
-async def test_gone_in_the_middle_for_longer_than_a_lease_repeats_nothing(shop: Shop, tmp_path: Path) -> None:
-    await shop.publish(*["work"] * 5)
+async def test_gone_in_the_middle_for_longer_than_a_lease_repeats_nothing(
+    sample: SampleWorkers, tmp_path: Path
+) -> None:
+    await sample.publish(*["work"] * 5)
     lock = FileLock(tmp_path / "shop.db.lock")
-    with shop.worker(target=WORKSHOP, seconds=1.0):
-        await eventually(lambda: len(shop.recorded("begin")) == 5, within=STARTED)
+    with sample.worker(target=HANDLER_FORMS, seconds=1.0):
+        await eventually(lambda: len(sample.recorded("begin")) == 5, within=STARTED)
         lock.acquire()  # nobody can write: no renewal, no settlement, no pull
         try:
-            await eventually(lambda: len(shop.recorded("end")) == 5)
+            await eventually(lambda: len(sample.recorded("end")) == 5)
             await real_time(timedelta(seconds=2.5))  # the leases are of one second
         finally:
             lock.release()
-        await eventually(shop.is_empty, within=STARTED)
-        await shop.publish("work", first=5)
-        await eventually(lambda: len(shop.recorded("end")) == 6, within=timedelta(seconds=10))
-    assert sorted(shop.recorded("begin")) == [f"o{number}" for number in range(6)], "each ran once"
+        await eventually(sample.is_empty, within=STARTED)
+        await sample.publish("work", first=5)
+        await eventually(lambda: len(sample.recorded("end")) == 6, within=timedelta(seconds=10))
+    assert sorted(sample.recorded("begin")) == [f"o{number}" for number in range(6)], "each ran once"
 
 
 class FleetingBroker(MemoryBroker):

@@ -14,7 +14,7 @@ from godwit.core.messages.message import Message
 from godwit.runtime.worker.consumer import CURRENT
 from godwit.runtime.worker.worker import WorkerSettings
 from tests.runtime.test_worker import Q, at_work, dead, depth, empty
-from tests.stolen import calm
+from tests.steal_time import calm
 from tests.waiting import eventually
 
 MARK: ContextVar[object] = ContextVar("mark", default=None)

@@ -64,7 +64,7 @@ async def test_without_a_rate_nothing_waits() -> None:
 async def test_worker_processes_keep_it_together_also_when_one_is_killed(shop: Shop) -> None:
     count, burst, per_second = 90, 3, 30
     await shop.publish(*["work"] * count)
-    with shop.worker("--processes", "3", SHOP_RATE=f"{per_second}/s", SHOP_BURST=str(burst)) as supervisor:
+    with shop.worker("--processes", "3", SAMPLE_RATE=f"{per_second}/s", SAMPLE_BURST=str(burst)) as supervisor:
         await eventually(lambda: len(shop.recorded("end")) >= count // 3, within=STARTED)
         os.kill(children(supervisor.pid)[0], signal.SIGKILL)
         await eventually(shop.is_empty, within=timedelta(seconds=100))

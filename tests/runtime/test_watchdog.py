@@ -26,7 +26,7 @@ from godwit.runtime.worker.heartbeat import ConsumerInstance, InstanceStatus, in
 from godwit.runtime.worker.watchdog import Watched
 from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.logs import capture_logs
-from tests.stolen import calm
+from tests.steal_time import calm
 from tests.waiting import eventually
 
 Q = QueueName("q")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from godwit.store.contract import Store
-from tests.servers.lasting import lasting
 from tests.servers.postgres import fresh_database, shared
+from tests.servers.session_servers import lasting
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of
 
 

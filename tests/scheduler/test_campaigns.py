@@ -15,18 +15,18 @@ from godwit.core.messages.message import Message
 from godwit.core.schedule.schedules import ScheduleStatus
 from godwit.runtime.scheduler import campaigns
 from godwit.runtime.scheduler.campaigns import Row, rows_of_file
-from tests.faults.crew import Crew
-from tests.scheduler import loader
-from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
-from tests.scheduler.office import Office
+from tests.faults.child_processes import ChildProcesses
+from tests.scheduler import loader_process
+from tests.scheduler.builders import HOUR, MINUTE, NOON, QUEUE
+from tests.scheduler.memory_managers import MemoryManagers
 from tests.store.conformance.harness import StoreHarness
 
 DUE = NOON + 2 * HOUR
 
 
 @pytest.fixture
-def office(harness: StoreHarness) -> Office:
-    return Office(harness.url)
+def managers(harness: StoreHarness) -> MemoryManagers:
+    return MemoryManagers(harness.url)
 
 
 def rows(count: int) -> Iterator[Row]:
@@ -34,24 +34,26 @@ def rows(count: int) -> Iterator[Row]:
         yield f"user-{number}", DUE, Message(queue=QUEUE, type="birthday", payload=number)
 
 
-async def test_a_campaign_is_delivered_once_each(office: Office) -> None:
-    async with office.open() as mq:
+async def test_a_campaign_is_delivered_once_each(managers: MemoryManagers) -> None:
+    async with managers.open() as mq:
         loaded = await mq.scheduler.schedule_many("spring", rows(1_500))
         assert (loaded.read, loaded.added) == (1_500, 1_500)
         again = await mq.scheduler.schedule_many("spring", rows(1_600))
         assert (again.read, again.added) == (1_600, 100)
-        office.clock.advance(HOUR)
+        managers.clock.advance(HOUR)
         assert (await mq.scheduler.tick()).sent == 1_600
         # What has fired is not scheduled again either.
         assert (await mq.scheduler.schedule_many("spring", rows(1_600))).added == 0
-        office.clock.advance(HOUR)
-        found = await office.delivered()
+        managers.clock.advance(HOUR)
+        found = await managers.delivered()
         assert sorted(one.payload for one in found) == list(range(1_600))
         assert {one.scheduling.campaign for one in found if one.scheduling} == {"spring"}
         assert {one.type for one in found} == {"birthday"}
 
 
-async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_are_read_only_as_far_as_they_are_stored(
+    managers: MemoryManagers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What bounds the memory: whatever the length of the campaign, three batches are under way at most."""
     size = 2_000
     monkeypatch.setattr(campaigns, "BATCH", size)
@@ -64,7 +66,7 @@ async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office, monk
             read += 1
             yield row
 
-    async with office.open() as mq:
+    async with managers.open() as mq:
         loaded = await mq.scheduler.schedule_many(
             "spring", counted(), progress=lambda done, _added: ahead.append(read - done)
         )
@@ -73,9 +75,9 @@ async def test_rows_are_read_only_as_far_as_they_are_stored(office: Office, monk
     assert max(ahead) <= 2 * size
 
 
-async def test_loads_leave_the_turns_of_threads_as_they_were(office: Office) -> None:
+async def test_loads_leave_the_turns_of_threads_as_they_were(managers: MemoryManagers) -> None:
     before = sys.getswitchinterval()
-    async with office.open() as mq:
+    async with managers.open() as mq:
         loads = (mq.scheduler.schedule_many(name, rows(500)) for name in ("spring", "summer", "autumn"))
         assert [one.added for one in await asyncio.gather(*loads)] == [500] * 3
         with pytest.raises(ZeroDivisionError):
@@ -83,15 +85,15 @@ async def test_loads_leave_the_turns_of_threads_as_they_were(office: Office) -> 
     assert sys.getswitchinterval() == before
 
 
-async def test_a_campaign_is_cancelled_by_one_call_also_what_the_broker_has(office: Office) -> None:
-    async with office.open() as mq:
+async def test_a_campaign_is_cancelled_by_one_call_also_what_the_broker_has(managers: MemoryManagers) -> None:
+    async with managers.open() as mq:
         await mq.scheduler.schedule_many("spring", rows(300))
         late = ((f"late-{key}", DUE + HOUR, message) for key, _, message in rows(300))
         await mq.scheduler.schedule_many("spring", late)
-        office.clock.advance(90 * MINUTE)
+        managers.clock.advance(90 * MINUTE)
         assert (await mq.scheduler.tick()).sent == 300
         assert await mq.scheduler.cancel_campaign("spring") == 600
-        assert await office.waiting() == 0
+        assert await managers.waiting() == 0
         state = await mq.scheduler.campaign("spring")
         assert (state.status, state.cancelled, state.waiting) == (ScheduleStatus.CANCELLED, 600, 0)
         assert await mq.scheduler.cancel_campaign("spring") == 0
@@ -99,12 +101,12 @@ async def test_a_campaign_is_cancelled_by_one_call_also_what_the_broker_has(offi
             await mq.scheduler.campaign("other")
 
 
-async def test_a_row_that_cannot_be_scheduled_is_named_and_the_load_can_go_on(office: Office) -> None:
+async def test_a_row_that_cannot_be_scheduled_is_named_and_the_load_can_go_on(managers: MemoryManagers) -> None:
     def wrong() -> Iterator[Row]:
         yield from rows(3)
         yield "user-3", NOON - MINUTE, Message(queue=QUEUE)
 
-    async with office.open() as mq:
+    async with managers.open() as mq:
         with pytest.raises(InvalidSchedule, match="in the past") as refused:
             await mq.scheduler.schedule_many("spring", wrong())
         expired = [("user-0", DUE, Message(queue=QUEUE, expires_at=DUE))]
@@ -114,7 +116,7 @@ async def test_a_row_that_cannot_be_scheduled_is_named_and_the_load_can_go_on(of
         assert (await mq.scheduler.schedule_many("spring", rows(4))).added == 4
 
 
-async def test_a_file_of_lines_is_a_campaign(office: Office, tmp_path: Path) -> None:
+async def test_a_file_of_lines_is_a_campaign(managers: MemoryManagers, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     lines = [
         {"key": "a", "deliver_at": DUE.isoformat(), "payload": {"n": 1}},
@@ -127,28 +129,28 @@ async def test_a_file_of_lines_is_a_campaign(office: Office, tmp_path: Path) -> 
         },
     ]
     file.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
-    async with office.open() as mq:
+    async with managers.open() as mq:
         template = Message(queue=QUEUE, type="birthday")
         assert (await mq.scheduler.schedule_many("spring", rows_of_file(file, template))).added == 2
-        office.clock.advance(2 * HOUR)
+        managers.clock.advance(2 * HOUR)
         await mq.scheduler.tick()
-        b, a = await office.delivered()
+        b, a = await managers.delivered()
         assert (a.type, a.payload, b.type, b.priority) == ("birthday", {"n": 1}, "anniversary", 90)
         assert b.attributes == {"lang": "no"}
 
 
 async def test_a_load_that_is_killed_is_completed_by_loading_again(harness: StoreHarness) -> None:
-    count = 3 * loader.BATCH
-    crew = Crew()
+    count = 3 * loader_process.BATCH
+    children = ChildProcesses()
     try:
-        member = crew.start(loader.work, harness.url, count, "scheduler.loading:2")
+        member = children.start(loader_process.work, harness.url, count, "scheduler.loading:2")
         member.join(200)
         assert member.exitcode == -9
     finally:
-        crew.kill_all()
-    loaded = await loader.load(harness.url, count)
+        children.kill_all()
+    loaded = await loader_process.load(harness.url, count)
     # The batch that was being stored when it died is not there, the one before it is.
-    assert (loaded.read, loaded.added) == (count, count - loader.BATCH)
+    assert (loaded.read, loaded.added) == (count, count - loader_process.BATCH)
     async with harness.open() as store:
         state = await store.schedules.campaign("spring")
         assert state is not None

@@ -9,8 +9,8 @@ import pytest
 from godwit.core.messages.message import Message
 from godwit.core.schedule.schedules import FiringStatus
 from godwit.runtime.scheduler.sender import envelope_of
-from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
-from tests.scheduler.office import Office
+from tests.scheduler.builders import HOUR, MINUTE, NOON, QUEUE
+from tests.scheduler.memory_managers import MemoryManagers
 from tests.store.conformance.harness import StoreHarness
 
 WINDOW = timedelta(minutes=10)
@@ -18,66 +18,66 @@ WINDOW = timedelta(minutes=10)
 
 
 @pytest.fixture
-def office(harness: StoreHarness) -> Office:
-    return Office(harness.url)
+def managers(harness: StoreHarness) -> MemoryManagers:
+    return MemoryManagers(harness.url)
 
 
-async def leave_behind(office: Office, *, published: int, claimed: int) -> None:
+async def leave_behind(managers: MemoryManagers, *, published: int, claimed: int) -> None:
     """Let a scheduler claim firings due in two hours, publish some of them and die before it says so."""
-    async with office.open() as mq:
+    async with managers.open() as mq:
         assert mq.store is not None
         for number in range(claimed):
             await mq.schedule_message(Message(queue=QUEUE, payload=number), NOON + 2 * HOUR)
-        office.clock.advance(90 * MINUTE)
+        managers.clock.advance(90 * MINUTE)
         firings = await mq.store.schedules.claim(
-            now=office.now, until=office.now + HOUR, limit=100, owner="dead", lease=MINUTE
+            now=managers.now, until=managers.now + HOUR, limit=100, owner="dead", lease=MINUTE
         )
         assert len(firings) == claimed
-        envelopes = [envelope_of(one, now_ms=office.clock.now_ms()) for one in firings]
-        await office.broker.publish(envelopes[:published])
+        envelopes = [envelope_of(one, now_ms=managers.clock.now_ms()) for one in firings]
+        await managers.broker.publish(envelopes[:published])
 
 
-async def test_what_a_dead_scheduler_had_claimed_is_sent_by_another(office: Office) -> None:
-    await leave_behind(office, published=0, claimed=3)
-    async with office.open() as mq:
+async def test_what_a_dead_scheduler_had_claimed_is_sent_by_another(managers: MemoryManagers) -> None:
+    await leave_behind(managers, published=0, claimed=3)
+    async with managers.open() as mq:
         assert (await mq.scheduler.tick()).swept == 0  # its claim holds
-        office.clock.advance(MINUTE)
+        managers.clock.advance(MINUTE)
         assert (await mq.scheduler.tick()).swept == 3
-        office.clock.advance(HOUR)
-        assert sorted(one.payload for one in await office.delivered()) == [0, 1, 2]
+        managers.clock.advance(HOUR)
+        assert sorted(one.payload for one in await managers.delivered()) == [0, 1, 2]
 
 
-async def test_inside_the_window_it_is_published_again_and_recognised(office: Office) -> None:
-    await leave_behind(office, published=2, claimed=3)
-    async with office.open() as mq:
-        office.clock.advance(MINUTE)
+async def test_inside_the_window_it_is_published_again_and_recognised(managers: MemoryManagers) -> None:
+    await leave_behind(managers, published=2, claimed=3)
+    async with managers.open() as mq:
+        managers.clock.advance(MINUTE)
         assert (await mq.scheduler.tick()).swept == 3
-        assert (await office.broker.stats())[0].duplicates == 2
-        office.clock.advance(HOUR)
-        assert sorted(one.payload for one in await office.delivered()) == [0, 1, 2]
+        assert (await managers.broker.stats())[0].duplicates == 2
+        managers.clock.advance(HOUR)
+        assert sorted(one.payload for one in await managers.delivered()) == [0, 1, 2]
 
 
 async def test_with_all_schedulers_down_for_two_windows_the_status_is_asked_before_publishing_again(
-    office: Office,
+    managers: MemoryManagers,
 ) -> None:
-    await leave_behind(office, published=2, claimed=3)
+    await leave_behind(managers, published=2, claimed=3)
     # The two that were published are delivered and done; their window passes twice before a scheduler comes back.
-    office.clock.advance(30 * MINUTE)
-    assert sorted(one.payload for one in await office.delivered()) == [0, 1]
-    office.clock.advance(2 * WINDOW)
-    await office.broker.maintain()  # the broker has forgotten their ids
-    async with office.open() as mq:
+    managers.clock.advance(30 * MINUTE)
+    assert sorted(one.payload for one in await managers.delivered()) == [0, 1]
+    managers.clock.advance(2 * WINDOW)
+    await managers.broker.maintain()  # the broker has forgotten their ids
+    async with managers.open() as mq:
         assert (await mq.scheduler.tick()).swept == 3
-        assert [one.payload for one in await office.delivered()] == [2]
-        assert (await office.broker.stats())[0].duplicates == 0
+        assert [one.payload for one in await managers.delivered()] == [2]
+        assert (await managers.broker.stats())[0].duplicates == 0
         assert (await mq.scheduler.tick()).swept == 0
 
 
-async def test_the_store_is_asked_first_and_the_journal_for_the_rest(office: Office) -> None:
-    await leave_behind(office, published=2, claimed=3)
-    office.clock.advance(30 * MINUTE + 2 * WINDOW)
-    await office.delivered()
-    async with office.open() as mq:
+async def test_the_store_is_asked_first_and_the_journal_for_the_rest(managers: MemoryManagers) -> None:
+    await leave_behind(managers, published=2, claimed=3)
+    managers.clock.advance(30 * MINUTE + 2 * WINDOW)
+    await managers.delivered()
+    async with managers.open() as mq:
         asked: list[str] = []
 
         async def ask(ids: object) -> set[str]:
@@ -87,47 +87,47 @@ async def test_the_store_is_asked_first_and_the_journal_for_the_rest(office: Off
         mq.scheduler._sender._accepted._ask = ask
         assert (await mq.scheduler.tick()).swept == 3
         assert len(asked) == 3
-        assert len(await office.delivered()) <= 1
+        assert len(await managers.delivered()) <= 1
 
 
-async def test_a_cancelled_firing_whose_publisher_died_is_taken_back_by_the_sweep(office: Office) -> None:
-    await leave_behind(office, published=0, claimed=1)
-    async with office.open() as mq:
+async def test_a_cancelled_firing_whose_publisher_died_is_taken_back_by_the_sweep(managers: MemoryManagers) -> None:
+    await leave_behind(managers, published=0, claimed=1)
+    async with managers.open() as mq:
         assert mq.store is not None
-        row = (await mq.store.schedules.claim_again(now=office.now + MINUTE, limit=1, owner="late", lease=MINUTE))[0]
+        row = (await mq.store.schedules.claim_again(now=managers.now + MINUTE, limit=1, owner="late", lease=MINUTE))[0]
         assert await mq.scheduler.cancel(row.message_id) is False  # the broker did not have it yet
-        await office.broker.publish([envelope_of(row, now_ms=office.clock.now_ms())])  # ... and now it has
-        assert await office.waiting() == 1
-        office.clock.advance(3 * MINUTE)
+        await managers.broker.publish([envelope_of(row, now_ms=managers.clock.now_ms())])  # ... and now it has
+        assert await managers.waiting() == 1
+        managers.clock.advance(3 * MINUTE)
         assert (await mq.scheduler.tick()).cancelled == 1
-        assert await office.waiting() == 0
+        assert await managers.waiting() == 0
         found = await mq.scheduler.firing(row.message_id)
         assert found is not None
         assert found.status is FiringStatus.CANCELLED
 
 
-async def test_a_publisher_that_finds_its_firing_cancelled_takes_it_back_itself(office: Office) -> None:
-    async with office.open() as mq, office.open() as other:
+async def test_a_publisher_that_finds_its_firing_cancelled_takes_it_back_itself(managers: MemoryManagers) -> None:
+    async with managers.open() as mq, managers.open() as other:
         known = await mq.schedule_message(Message(queue=QUEUE), NOON + 2 * HOUR)
-        office.clock.advance(90 * MINUTE)
-        publish = office.broker.publish
+        managers.clock.advance(90 * MINUTE)
+        publish = managers.broker.publish
 
         async def cancelled_meanwhile(envelopes, **options):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN003, ANN202
             await other.scheduler.cancel(known)
             return await publish(envelopes, **options)
 
-        office.broker.publish = cancelled_meanwhile  # type: ignore[method-assign]
+        managers.broker.publish = cancelled_meanwhile  # type: ignore[method-assign]
         assert (await mq.scheduler.tick()).sent == 0
-        assert await office.waiting() == 0
+        assert await managers.waiting() == 0
 
 
-async def test_the_same_tick_run_twice_sends_nothing_twice(office: Office) -> None:
+async def test_the_same_tick_run_twice_sends_nothing_twice(managers: MemoryManagers) -> None:
     """Specification 002, "Scheduler Runs Twice": the second run finds nothing, and what it repeats is recognised."""
-    async with office.open() as mq, office.open() as twin:
+    async with managers.open() as mq, managers.open() as twin:
         for number in range(10):
             await mq.schedule_message(Message(queue=QUEUE, payload=number), NOON + 2 * HOUR)
-        office.clock.advance(90 * MINUTE)
+        managers.clock.advance(90 * MINUTE)
         sent = [(await one.scheduler.tick()).sent for one in (mq, twin, mq)]
         assert sent == [10, 0, 0]
-        office.clock.advance(HOUR)
-        assert sorted(one.payload for one in await office.delivered()) == list(range(10))
+        managers.clock.advance(HOUR)
+        assert sorted(one.payload for one in await managers.delivered()) == list(range(10))

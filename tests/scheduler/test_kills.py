@@ -24,8 +24,8 @@ from godwit.core.messages.message import Message
 from godwit.core.queues import QueueSpec
 from godwit.manager import MessageQueueManager
 from godwit.runtime.scheduler.health import schedulers
-from tests.faults.crew import Crew
-from tests.scheduler.clerk import POINTS, FileClock, open_manager, work
+from tests.faults.child_processes import ChildProcesses
+from tests.scheduler.scheduler_process import POINTS, FileClock, open_manager, work
 from tests.store.conformance.harness import StoreHarness
 from tests.waiting import eventually
 
@@ -94,8 +94,8 @@ async def consume(mq: MessageQueueManager, record: Path, until: asyncio.Event) -
 class Shift:
     """The five processes, started again whenever one is gone."""
 
-    def __init__(self, crew: Crew, folder: Path, url: str, random: Random) -> None:
-        self._crew, self._folder, self._url, self._random = crew, folder, url, random
+    def __init__(self, children: ChildProcesses, folder: Path, url: str, random: Random) -> None:
+        self._children, self._folder, self._url, self._random = children, folder, url, random
         self._faults = faults(random)
         self._clerks = [self._start() for _ in range(CLERKS)]
         self.kills = 0
@@ -103,8 +103,8 @@ class Shift:
 
     def _start(self, fault: str | None = None) -> tuple[object, str]:
         fault = next(self._faults) if fault is None else fault
-        name = f"clerk-{len(self._crew.members)}"
-        return self._crew.start(work, self._folder, self._url, name, fault), fault
+        name = f"clerk-{len(self._children.members)}"
+        return self._children.start(work, self._folder, self._url, name, fault), fault
 
     def is_over(self) -> bool:
         """Say whether enough have died, and one at every point."""
@@ -119,7 +119,7 @@ class Shift:
                 self._clerks[place] = self._start()
         if kill:
             place = self._random.randrange(CLERKS)
-            self._crew.kill(self._clerks[place][0])  # type: ignore[arg-type]
+            self._children.kill(self._clerks[place][0])  # type: ignore[arg-type]
             self.kills += 1
             self._clerks[place] = self._start()
 
@@ -129,7 +129,7 @@ async def test_kills_lose_and_double_nothing_over_a_change_of_the_clock(harness:
     clock = FileClock.make(tmp_path / "clock", to_ms(BEGIN))
     url = harness.url if harness.backend == "postgres" else f"sqlite:///{tmp_path / 'broker.db'}"
     random = Random(7)
-    crew = Crew()
+    children = ChildProcesses()
     record = tmp_path / "record"
     record.touch()
     try:
@@ -139,7 +139,7 @@ async def test_kills_lose_and_double_nothing_over_a_change_of_the_clock(harness:
                 await mq.scheduler.add(Message(queue=QUEUE), cron=cron, timezone=ZONE, id=name, misfire="catch_up")
             for number in range(ONES):
                 await mq.schedule_message(Message(queue=QUEUE, payload=f"one-{number}"), due(number))
-            shift = Shift(crew, tmp_path, url, random)
+            shift = Shift(children, tmp_path, url, random)
             over = asyncio.Event()
             consumer = asyncio.create_task(consume(mq, record, over))
             await play(mq, clock, shift, random)
@@ -147,7 +147,7 @@ async def test_kills_lose_and_double_nothing_over_a_change_of_the_clock(harness:
             over.set()
             await consumer
     finally:
-        crew.kill_all()
+        children.kill_all()
     assert shift.is_over(), (shift.kills, shift.died)
     judge(record)
 

@@ -15,14 +15,14 @@ from godwit.brokers.contract import Ack, GiveUp
 from godwit.core.failures.failure import FailureKind
 from godwit.core.messages.message import Message
 from godwit.core.schedule.minute_statuses import MinuteStatus
-from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
-from tests.scheduler.office import Office
+from tests.scheduler.builders import HOUR, MINUTE, NOON, QUEUE
+from tests.scheduler.memory_managers import MemoryManagers
 from tests.store.conformance.harness import StoreHarness
 
 
 @pytest.fixture
-def office(harness: StoreHarness) -> Office:
-    return Office(harness.url)
+def managers(harness: StoreHarness) -> MemoryManagers:
+    return MemoryManagers(harness.url)
 
 
 def test_the_defaults_are_those_of_the_specification() -> None:
@@ -51,26 +51,26 @@ def test_an_impossible_minute_schedule_is_refused_at_the_start(word: str) -> Non
 
 @pytest.mark.parametrize(("ends", "word"), [("sent", MinuteStatus.SENT), ("failed", MinuteStatus.FAILED)])
 async def test_the_status_goes_from_created_over_queued_and_sending_to_its_end(
-    office: Office, ends: str, word: MinuteStatus
+    managers: MemoryManagers, ends: str, word: MinuteStatus
 ) -> None:
-    async with office.open() as mq:
+    async with managers.open() as mq:
         known = await mq.schedule_message(Message(queue=QUEUE, type="birthday"), NOON + 90 * MINUTE)
 
         async def status() -> MinuteStatus | None:
             return await mq.scheduler.status(known)
 
         assert await status() is MinuteStatus.CREATED
-        office.clock.advance(20 * MINUTE)
+        managers.clock.advance(20 * MINUTE)
         await mq.scheduler.tick()
         assert await status() is MinuteStatus.CREATED  # not yet due within the hour
-        office.clock.advance(20 * MINUTE)
+        managers.clock.advance(20 * MINUTE)
         await mq.scheduler.tick()
         assert await status() is MinuteStatus.QUEUED
-        assert await office.broker.pull(QUEUE, "default", worker="w", limit=1, lease=MINUTE) == []  # not early
-        office.clock.advance(50 * MINUTE)
-        (delivery,) = await office.broker.pull(QUEUE, "default", worker="w", limit=1, lease=MINUTE)
+        assert await managers.broker.pull(QUEUE, "default", worker="w", limit=1, lease=MINUTE) == []  # not early
+        managers.clock.advance(50 * MINUTE)
+        (delivery,) = await managers.broker.pull(QUEUE, "default", worker="w", limit=1, lease=MINUTE)
         assert await status() is MinuteStatus.SENDING
         end = Ack(delivery.ack_id) if ends == "sent" else GiveUp(delivery.ack_id, FailureKind.PERMANENT)
-        await office.broker.settle([end])
+        await managers.broker.settle([end])
         assert await status() is word
         assert await mq.scheduler.status("nobody") is None

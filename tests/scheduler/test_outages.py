@@ -10,9 +10,9 @@ import pytest
 from godwit.core.errors import StoreError, StoreUnavailable
 from godwit.core.messages.message import Message
 from godwit.core.settings import SchedulerSettings
+from tests.scheduler.builders import HOUR, NOON, QUEUE
 from tests.scheduler.conftest import emptied
-from tests.scheduler.making import HOUR, NOON, QUEUE
-from tests.scheduler.office import Office
+from tests.scheduler.memory_managers import MemoryManagers
 from tests.servers.postgres import shared
 from tests.servers.processes import free_ports
 from tests.waiting import eventually
@@ -20,21 +20,21 @@ from tests.waiting import eventually
 
 async def test_a_database_that_is_not_there_at_the_start_is_named_and_only_scheduling_needs_it() -> None:
     (port,) = free_ports(1)
-    office = Office(f"postgresql://godwit@127.0.0.1:{port}/nowhere")
-    async with office.open() as mq:
+    managers = MemoryManagers(f"postgresql://godwit@127.0.0.1:{port}/nowhere")
+    async with managers.open() as mq:
         with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}"):
             await mq.schedule_message(Message(queue=QUEUE), NOON + 2 * HOUR)
         with pytest.raises(StoreUnavailable):
             await mq.schedule_message(Message(queue=QUEUE), cron="@daily")
         await mq.enqueue(Message(queue=QUEUE, payload="now"))
         await mq.schedule_message(Message(queue=QUEUE, payload="soon"), NOON + HOUR)  # the broker holds it
-        assert [one.payload for one in await office.delivered()] == ["now"]
+        assert [one.payload for one in await managers.delivered()] == ["now"]
 
 
 async def test_a_database_that_dies_in_the_middle_is_used_again_when_it_is_back() -> None:
     server = shared()
-    office = Office(emptied())
-    async with office.open(SchedulerSettings(precision=timedelta(milliseconds=100))) as mq:
+    managers = MemoryManagers(emptied())
+    async with managers.open(SchedulerSettings(precision=timedelta(milliseconds=100))) as mq:
         for number in range(5):
             await mq.schedule_message(Message(queue=QUEUE, payload=number), NOON + 2 * HOUR)
         running = asyncio.create_task(mq.scheduler.run())
@@ -42,19 +42,19 @@ async def test_a_database_that_dies_in_the_middle_is_used_again_when_it_is_back(
             await eventually(lambda: mq.scheduler.health.last is not None)
             server.ask("CHECKPOINT")  # the server of the tests commits without waiting for its disk
             server.kill()
-            office.clock.advance(90 * timedelta(minutes=1))
+            managers.clock.advance(90 * timedelta(minutes=1))
             await eventually(lambda: mq.scheduler.health.last_error is not None, what="a failed tick")
             with pytest.raises(StoreError):
-                await mq.schedule_message(Message(queue=QUEUE), office.now + 2 * HOUR)
+                await mq.schedule_message(Message(queue=QUEUE), managers.now + 2 * HOUR)
             server.start()
 
             async def sent() -> bool:
-                office.clock.advance(timedelta(seconds=1))
-                return (await office.broker.stats())[0].published == 5
+                managers.clock.advance(timedelta(seconds=1))
+                return (await managers.broker.stats())[0].published == 5
 
             await eventually(sent, within=timedelta(seconds=30), what="the firings")
         finally:
             mq.scheduler.stop()
-            office.clock.advance(3 * HOUR)
+            managers.clock.advance(3 * HOUR)
             await running
-        assert sorted(one.payload for one in await office.delivered()) == list(range(5))
+        assert sorted(one.payload for one in await managers.delivered()) == list(range(5))

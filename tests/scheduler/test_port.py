@@ -18,7 +18,7 @@ from godwit.core.errors import InvalidSchedule
 from godwit.core.schedule.schedules import Firing, FiringStatus, Misfire, Rule, Schedule, ScheduleStatus, single_id
 from godwit.store.contract import Store
 from godwit.store.schedules import Loading, ScheduleAdvance, Schedules
-from tests.scheduler.making import HOUR, LEASE, MINUTE, NOON, firing, firing_of, rule
+from tests.scheduler.builders import HOUR, LEASE, MINUTE, NOON, firing, firing_of, rule
 from tests.store.conformance.harness import StoreHarness
 from tests.store.tables import rows
 

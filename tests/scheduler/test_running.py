@@ -11,15 +11,15 @@ from godwit.core.clock import from_ms, to_ms
 from godwit.core.messages.message import Message
 from godwit.core.settings import SchedulerSettings
 from godwit.runtime.scheduler.ticker import next_tick_ms
-from tests.scheduler.making import HOUR, MINUTE, NOON, QUEUE
-from tests.scheduler.office import Office
+from tests.scheduler.builders import HOUR, MINUTE, NOON, QUEUE
+from tests.scheduler.memory_managers import MemoryManagers
 from tests.store.conformance.harness import StoreHarness
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def office(harness: StoreHarness) -> Office:
-    return Office(harness.url)
+def managers(harness: StoreHarness) -> MemoryManagers:
+    return MemoryManagers(harness.url)
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def test_schedulers_tick_by_the_minute_schedule_and_not_below_the_precision(
     assert found == expected
 
 
-async def test_run_ticks_until_it_is_stopped(office: Office) -> None:
-    async with office.open() as mq:
+async def test_run_ticks_until_it_is_stopped(managers: MemoryManagers) -> None:
+    async with managers.open() as mq:
         await mq.schedule_message(Message(queue=QUEUE), NOON + 2 * HOUR)
         running = asyncio.create_task(mq.scheduler.run())
         await eventually(lambda: mq.scheduler.health.last is not None)
-        office.clock.advance(HOUR)
+        managers.clock.advance(HOUR)
 
         async def sent() -> bool:
-            return await office.waiting() == 1
+            return await managers.waiting() == 1
 
         await eventually(sent)
         mq.scheduler.stop()
@@ -59,18 +59,18 @@ async def test_run_ticks_until_it_is_stopped(office: Office) -> None:
         assert await mq.scheduler.schedulers() == []
 
 
-async def test_a_tick_tells_all_processes_and_the_metrics_how_it_went(office: Office) -> None:
-    async with office.open(SchedulerSettings(look_ahead=MINUTE)) as mq:
+async def test_a_tick_tells_all_processes_and_the_metrics_how_it_went(managers: MemoryManagers) -> None:
+    async with managers.open(SchedulerSettings(look_ahead=MINUTE)) as mq:
         await mq.schedule_message(Message(queue="missing"), NOON + 2 * HOUR)
         await mq.scheduler.tick()
-        office.clock.advance(3 * HOUR)
+        managers.clock.advance(3 * HOUR)
         health = await mq.monitor.get_health_status()
         (check,) = [one for one in health.checks if one.name == "scheduler"]
         assert not check.healthy
         assert "1 overdue, the oldest for 3600 s" in check.detail
         await mq.scheduler.tick()
         (entry,) = await mq.scheduler.schedulers()
-        assert (entry.name, entry.last_tick_ms, entry.backlog) == ("scheduler-1", to_ms(office.now), 0)
+        assert (entry.name, entry.last_tick_ms, entry.backlog) == ("scheduler-1", to_ms(managers.now), 0)
         text = str(await mq.monitor.render_metrics())
         assert "godwit_scheduler_last_tick_timestamp_seconds" in text
         health = await mq.monitor.get_health_status()
@@ -78,21 +78,21 @@ async def test_a_tick_tells_all_processes_and_the_metrics_how_it_went(office: Of
         assert check.healthy
 
 
-async def test_a_scheduler_that_stopped_ticking_is_missed(office: Office) -> None:
-    async with office.open() as mq:
+async def test_a_scheduler_that_stopped_ticking_is_missed(managers: MemoryManagers) -> None:
+    async with managers.open() as mq:
         await mq.scheduler.tick()
-        office.clock.advance(2 * MINUTE)
+        managers.clock.advance(2 * MINUTE)
         check = mq.scheduler.check()
         assert (await check()).healthy
-        office.clock.advance(2 * MINUTE)
+        managers.clock.advance(2 * MINUTE)
         assert not (await check()).healthy
 
 
-async def test_finished_schedules_are_removed_at_the_cleanup_interval(office: Office) -> None:
-    office.clock.advance(datetime.now(UTC) - NOON)  # rows carry the database's own time of change
-    async with office.open(SchedulerSettings(cleanup_interval=HOUR)) as mq:
+async def test_finished_schedules_are_removed_at_the_cleanup_interval(managers: MemoryManagers) -> None:
+    managers.clock.advance(datetime.now(UTC) - NOON)  # rows carry the database's own time of change
+    async with managers.open(SchedulerSettings(cleanup_interval=HOUR)) as mq:
         await mq.scheduler.add(Message(queue=QUEUE), cron="* * * * *", max_occurrences=1, id="once")
         assert len(await mq.scheduler.list()) == 1
-        office.clock.advance(timedelta(days=31))
+        managers.clock.advance(timedelta(days=31))
         await mq.scheduler.tick()
         assert await mq.scheduler.list() == []

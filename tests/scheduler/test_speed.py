@@ -19,9 +19,9 @@ from godwit.store.contract import Store
 from godwit.store.postgres.database import sql as postgres_sql
 from godwit.store.sqlite.file import sql as sqlite_sql
 from godwit.store.sqlite.store import SqliteStore
+from tests.scheduler.builders import HOUR, LEASE, NOON, QUEUE, firing, rule
 from tests.scheduler.conftest import emptied
-from tests.scheduler.making import HOUR, LEASE, NOON, QUEUE, firing, rule
-from tests.scheduler.office import Office
+from tests.scheduler.memory_managers import MemoryManagers
 
 FEW, MANY = 1_000, 100_000
 FILL = """
@@ -93,10 +93,10 @@ async def test_a_tick_is_as_quick_beside_many_future_schedules_as_beside_few() -
     """At a smaller size than `./dev bench scheduler`, which has ten million."""
     url = emptied()
     connection = await asyncpg.connect(url)
-    office = Office(url)
+    managers = MemoryManagers(url)
     try:
         medians = []
-        async with office.open() as mq:
+        async with managers.open() as mq:
             filled = 0
             for count in (FEW, MANY):
                 await connection.execute(FILL, count - filled, NOON + 2 * HOUR)

@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 import asyncpg
 
 from godwit.store.postgres import PostgresStore
-from tests.servers.lasting import lasting
 from tests.servers.processes import HOST, ServerDown, as_ordinary_user, await_server, free_ports, start, stop
+from tests.servers.session_servers import lasting
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.stolen import calm
+from tests.steal_time import calm
 
 HOST = "127.0.0.1"
 START_SECONDS = 90

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.servers.lasting import lasting
 from tests.servers.processes import HOST, ServerDown, accepts, await_server, free_ports, start, stop
 from tests.servers.redis import make_certificate
+from tests.servers.session_servers import lasting
 
 _BIN = Path(os.environ.get("GODWIT_TEST_RABBITMQ", "/usr/lib/rabbitmq/bin"))
 """The server's programs; the variable names those of another version."""

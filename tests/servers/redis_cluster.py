@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers.lasting import lasting
 from tests.servers.processes import HOST, free_ports
 from tests.servers.redis import Program, RedisServer
 from tests.servers.redis_topologies import ask, on_free_ports, running, until
+from tests.servers.session_servers import lasting
 
 SLOTS = 16_384
 

@@ -13,7 +13,7 @@ import redis
 
 from tests.servers.processes import HOST, ServerDown
 from tests.servers.redis import STARTS, TAKEN, Program, RedisServer
-from tests.stolen import calm
+from tests.steal_time import calm
 
 T = TypeVar("T")
 SETTLE_SECONDS = 60.0

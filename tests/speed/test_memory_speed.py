@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import memory
-from tests.stolen import calm
+from tests.steal_time import calm
 
 TRIES = 3
 """The floors themselves, but a busy moment of the machine does not count."""

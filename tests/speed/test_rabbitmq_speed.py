@@ -13,7 +13,7 @@ from benchmarks.rabbitmq import MANY, Q, consume, latency, publish, publish_bare
 from godwit.brokers.rabbitmq import RabbitMQBroker
 from godwit.core.queues import QueueSpec
 from tests.servers.rabbitmq import RabbitNode, single
-from tests.stolen import calm
+from tests.steal_time import calm
 
 LATENCY_MS: Final = 100
 ROUNDS: Final = 3

@@ -15,7 +15,7 @@ from godwit.telemetry.health import Check, HealthStatus, QueueHealthMonitor, Que
 from godwit.telemetry.http import MAX_CONNECTIONS, MAX_HEAD_BYTES, TelemetryServer
 from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.logs import capture_logs
-from tests.telemetry.parsing import open_metrics_families, plain_families
+from tests.telemetry.prometheus_parser import open_metrics_families, plain_families
 from tests.waiting import eventually
 
 Answer = tuple[int, dict[str, str], bytes]

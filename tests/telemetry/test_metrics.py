@@ -13,7 +13,7 @@ from godwit.core.failures.failure import FailureKind
 from godwit.telemetry.instruments import RUN_SECONDS, SERIES_LIMIT, Histogram, MetricKind, Numbers
 from godwit.telemetry.metrics import TYPES_PER_QUEUE, QueueMetricsCollector
 from godwit.telemetry.recent import WINDOWS, Outcome
-from tests.telemetry.parsing import Samples, open_metrics_families, plain_families, samples
+from tests.telemetry.prometheus_parser import Samples, open_metrics_families, plain_families, samples
 
 SEED_METRICS = {
     "queue_messages_enqueued_total": ("counter", {"queue", "type"}),

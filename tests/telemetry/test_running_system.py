@@ -30,7 +30,7 @@ from godwit.telemetry.tracing import open_tracer
 from tests.servers.processes import accepts, free_ports
 from tests.servers.rabbitmq import the_node
 from tests.servers.redis import fresh
-from tests.telemetry.parsing import Samples, open_metrics_families, plain_families, samples
+from tests.telemetry.prometheus_parser import Samples, open_metrics_families, plain_families, samples
 from tests.telemetry.test_metrics import SEED_METRICS
 from tests.telemetry.test_sinks import hook
 from tests.waiting import eventually
@@ -76,11 +76,11 @@ def manager(tmp_path: Path, text: str = "", **environment: str) -> MessageQueueM
 def worker(tmp_path: Path, *options: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `godwit worker` until the block ends."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "godwit", "worker", "tests.runtime.shop:mq", *options],
+        [sys.executable, "-m", "godwit", "worker", "tests.runtime.sample_app:mq", *options],
         env={
             **os.environ,
             "GODWIT_URL": f"sqlite:///{tmp_path}/shop.db",
-            "SHOP_RECORD": str(tmp_path / "record"),
+            "SAMPLE_RECORD": str(tmp_path / "record"),
             **environment,
         },
         cwd=ROOT,

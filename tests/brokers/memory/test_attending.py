@@ -8,7 +8,7 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
-from tests.stolen import calm
+from tests.steal_time import calm
 
 Q, DEFAULT = QueueName("q"), GroupName("default")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.harness import Harness
-from tests.faults.crew import Crew
+from tests.faults.child_processes import ChildProcesses
 from tests.servers.rabbitmq import RabbitNode, the_node
 
 
@@ -35,11 +35,11 @@ async def rabbit(tmp_path: Path) -> AsyncIterator[Harness]:
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
+def children() -> Iterator[ChildProcesses]:
     """Give processes that do not outlive the test."""
-    crew = Crew()
-    yield crew
-    crew.kill_all()
+    children = ChildProcesses()
+    yield children
+    children.kill_all()
 
 
 @pytest.fixture

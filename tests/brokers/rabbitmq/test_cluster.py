@@ -20,7 +20,7 @@ from godwit.core.queues import QueueSpec
 from tests.conformance.harness import LONG, G
 from tests.servers.processes import HOST, free_ports
 from tests.servers.rabbitmq import RabbitNode, cluster
-from tests.stolen import calm
+from tests.steal_time import calm
 from tests.waiting import eventually
 
 CLUSTERED = QueueName("clustered")

@@ -18,10 +18,10 @@ from godwit.core.names import QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.brokers.rabbitmq import raw
 from tests.conformance.harness import LONG, G, Harness, Q, ids_of
-from tests.faults.crew import Crew
-from tests.faults.storm import Storm
+from tests.faults.child_processes import ChildProcesses
+from tests.faults.random_kills import RandomKills
 from tests.servers.rabbitmq import RabbitNode
-from tests.stolen import calm
+from tests.steal_time import calm
 from tests.waiting import eventually
 
 PATIENT = timedelta(seconds=30)
@@ -112,10 +112,12 @@ async def test_a_worker_consumes_again_by_itself_after_its_connection_was_cut(
     assert 0 < counts.channel_closes < counts.channel_opens
 
 
-async def test_kill_nine_of_publishers_and_workers_loses_nothing(rabbit: Harness, tmp_path: Path, crew: Crew) -> None:
+async def test_kill_nine_of_publishers_and_workers_loses_nothing(
+    rabbit: Harness, tmp_path: Path, children: ChildProcesses
+) -> None:
     await rabbit.declare(UNORDERED)
-    storm = Storm(
-        crew=crew,
+    chaos = RandomKills(
+        children=children,
         place=tmp_path,
         random=Random(11),
         count=4_000,
@@ -124,12 +126,12 @@ async def test_kill_nine_of_publishers_and_workers_loses_nothing(rabbit: Harness
         workers=3,
         limit=30,
     )
-    storm.begin()
-    await storm.rage(12)
-    found = await storm.end(rabbit)
+    chaos.begin()
+    await chaos.run(12)
+    found = await chaos.end(rabbit)
     assert found.accepted == 4_000
-    assert storm.kills >= 3
-    assert storm.victims
+    assert chaos.kills >= 3
+    assert chaos.victims
     assert found.held > 0, "the killed workers held nothing: the test showed nothing"
     assert (found.lost, found.unexplained) == (0, 0), found
 

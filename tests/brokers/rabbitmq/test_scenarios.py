@@ -7,7 +7,7 @@ from pathlib import Path
 
 from godwit.brokers.contract import Ack
 from tests.conformance.harness import LONG, Harness
-from tests.faults.crew import Crew
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.record import read
 from tests.faults.worker import hold_one
 from tests.waiting import eventually
@@ -15,16 +15,16 @@ from tests.waiting import eventually
 PATIENT = timedelta(seconds=20)
 
 
-async def test_worker_crashes_mid_processing(rabbit: Harness, tmp_path: Path, crew: Crew) -> None:
+async def test_worker_crashes_mid_processing(rabbit: Harness, tmp_path: Path, children: ChildProcesses) -> None:
     """The message was not acknowledged, another worker picks it up, and what was already sent is skipped."""
     await rabbit.declare()
     url = rabbit._backend._url  # type: ignore[attr-defined]
     await rabbit.publish("birthday-7")
     record = tmp_path / "victim"
-    victim = crew.start(hold_one, url, record, name="victim", lease=LONG, go_on=tmp_path / "never")
+    victim = children.start(hold_one, url, record, name="victim", lease=LONG, go_on=tmp_path / "never")
     await eventually(lambda: len(read(record)) == 1, within=PATIENT, what="the victim at work")
     sent = {read(record)[0][1]}  # the victim had its effect and dies before it can say so
-    crew.kill(victim)
+    children.kill(victim)
     again = await rabbit.pull_one(wait=PATIENT, worker="another")
     assert (again.message_id, again.attempt, again.crashes) == ("birthday-7", 2, 1)
     if again.message_id not in sent:
@@ -35,15 +35,17 @@ async def test_worker_crashes_mid_processing(rabbit: Harness, tmp_path: Path, cr
     assert [row["worker"] for row in await rabbit.rows() if row["event"] == "lease_expired"] == ["victim"]
 
 
-async def test_three_crashes_isolate_a_message_as_poison(rabbit: Harness, tmp_path: Path, crew: Crew) -> None:
+async def test_three_crashes_isolate_a_message_as_poison(
+    rabbit: Harness, tmp_path: Path, children: ChildProcesses
+) -> None:
     await rabbit.declare()
     url = rabbit._backend._url  # type: ignore[attr-defined]
     await rabbit.publish("bad")
     for number in range(3):
         record = tmp_path / f"victim{number}"
-        victim = crew.start(hold_one, url, record, name=f"v{number}", lease=LONG, go_on=tmp_path / "never")
+        victim = children.start(hold_one, url, record, name=f"v{number}", lease=LONG, go_on=tmp_path / "never")
         await eventually(lambda record=record: len(read(record)) == 1, within=PATIENT, what="a victim at work")
-        crew.kill(victim)
+        children.kill(victim)
     await rabbit.publish("good")
     assert await rabbit.ids(wait=PATIENT) == ["good"]
     (letter,) = await rabbit.letters()
@@ -64,15 +66,15 @@ async def test_scheduler_runs_twice(rabbit: Harness) -> None:
 
 
 async def test_what_a_dead_worker_had_only_been_sent_ahead_is_not_its_crash(
-    rabbit: Harness, tmp_path: Path, crew: Crew
+    rabbit: Harness, tmp_path: Path, children: ChildProcesses
 ) -> None:
     await rabbit.declare()
     url = rabbit._backend._url  # type: ignore[attr-defined]
     await rabbit.publish("held", "ahead1", "ahead2")
     record = tmp_path / "victim"
-    victim = crew.start(hold_one, url, record, name="victim", lease=LONG, go_on=tmp_path / "never")
+    victim = children.start(hold_one, url, record, name="victim", lease=LONG, go_on=tmp_path / "never")
     await eventually(lambda: len(read(record)) == 1, within=PATIENT, what="the victim at work")
-    crew.kill(victim)
+    children.kill(victim)
     seen: dict[str, tuple[int, int]] = {}
 
     async def everything() -> bool:

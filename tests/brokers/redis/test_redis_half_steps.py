@@ -55,7 +55,7 @@ Saved = dict[bytes, bytes]
 Stored = dict[bytes, Any]
 
 
-class Shop:
+class PreparedQueue:
     """A broker whose queue has copies in every place, and the calls of scripts it made."""
 
     def __init__(self, server: RedisServer, broker: RedisBroker, clock: ManualClock) -> None:
@@ -99,112 +99,112 @@ class Shop:
         await self.broker.shared.put("b", b"1", expected=None)
 
 
-Act = Callable[[Shop], Awaitable[object]]
+Act = Callable[[PreparedQueue], Awaitable[object]]
 Call = tuple[str, Sequence[Any]]
 """A script and what follows its text: the number of keys, keys, arguments."""
 
 
-async def settle_all(shop: Shop) -> None:
-    error = ProcessingError(message="no", timestamp=shop.now())
-    one, two, three, four = (each.ack_id for each in shop.held[2:6])
-    first, second = (each.ack_id for each in shop.keyed[1:3])
+async def settle_all(prepared: PreparedQueue) -> None:
+    error = ProcessingError(message="no", timestamp=prepared.now())
+    one, two, three, four = (each.ack_id for each in prepared.held[2:6])
+    first, second = (each.ack_id for each in prepared.keyed[1:3])
     verbs: list[Settlement] = [
         Nack(one, timedelta(0), error), Nack(two, SOON), GiveUp(three, FailureKind.PERMANENT), HandBack(four),
         Ack(first), GiveUp(second, FailureKind.PERMANENT), Ack(AckId("orders#0#g#01-1:gone")),
     ]  # fmt: skip
-    await shop.broker.settle(verbs)
+    await prepared.broker.settle(verbs)
 
 
-async def ack_fast(shop: Shop) -> None:
-    acks: list[Settlement] = [Ack(one.ack_id, run_ms=1) for one in shop.held[2:6]]
-    await shop.broker.settle([*acks[:2], Ack(shop.held[0].ack_id, run_ms=1), *acks[2:]])
+async def ack_fast(prepared: PreparedQueue) -> None:
+    acks: list[Settlement] = [Ack(one.ack_id, run_ms=1) for one in prepared.held[2:6]]
+    await prepared.broker.settle([*acks[:2], Ack(prepared.held[0].ack_id, run_ms=1), *acks[2:]])
 
 
-async def ack_all(shop: Shop) -> None:
-    await shop.broker.settle([Ack(one.ack_id, run_ms=1) for one in shop.held[2:6]])
+async def ack_all(prepared: PreparedQueue) -> None:
+    await prepared.broker.settle([Ack(one.ack_id, run_ms=1) for one in prepared.held[2:6]])
 
 
-async def after_all(shop: Shop, act: Callable[[], Awaitable[object]]) -> None:
+async def after_all(prepared: PreparedQueue, act: Callable[[], Awaitable[object]]) -> None:
     """Act when everything is due: leases, delays and expiries."""
-    shop.clock.advance(LEASE + SOON)
+    prepared.clock.advance(LEASE + SOON)
     await act()
 
 
-async def replay(shop: Shop) -> None:
-    letters = await shop.broker.dead_letters.page(Q)
+async def replay(prepared: PreparedQueue) -> None:
+    letters = await prepared.broker.dead_letters.page(Q)
     assert len(letters) == 2
-    await shop.broker.dead_letters.replay([one.id for one in letters])
+    await prepared.broker.dead_letters.replay([one.id for one in letters])
 
 
-async def discard(shop: Shop) -> None:
-    await shop.broker.dead_letters.discard([one.id for one in await shop.broker.dead_letters.page(Q)])
+async def discard(prepared: PreparedQueue) -> None:
+    await prepared.broker.dead_letters.discard([one.id for one in await prepared.broker.dead_letters.page(Q)])
 
 
-async def change(shop: Shop) -> None:
+async def change(prepared: PreparedQueue) -> None:
     groups = [GroupSpec(name=G, max_crashes=9), GroupSpec(name=GroupName("new"), overflow=Overflow.DROP)]
-    await shop.broker.declare(QueueSpec(name=Q, lanes=4, max_size=8), groups)
+    await prepared.broker.declare(QueueSpec(name=Q, lanes=4, max_size=8), groups)
 
 
-async def crowd(shop: Shop) -> None:
+async def crowd(prepared: PreparedQueue) -> None:
     """Publish into a queue where one group drops what does not fit."""
-    await shop.broker.purge(Q, KEYED)
-    await shop.broker.purge(Q, G)
+    await prepared.broker.purge(Q, KEYED)
+    await prepared.broker.purge(Q, G)
     groups = [
         GroupSpec(name=G, overflow=Overflow.DROP),
         GroupSpec(name=KEYED, message_ordering=True, overflow=Overflow.DROP),
     ]
-    await shop.broker.declare(QueueSpec(name=Q, lanes=4, max_size=6), groups)
-    await publish(shop)
+    await prepared.broker.declare(QueueSpec(name=Q, lanes=4, max_size=6), groups)
+    await publish(prepared)
 
 
-async def publish(shop: Shop) -> None:
-    await shop.broker.publish([
-        shop.message("p1", ordering_key="k0"), shop.message("p2", ordering_key="k7"), shop.later("p3"),
-        shop.message("p4"), shop.expiring("p5", LEASE), shop.message("p4"), shop.message("b1"),
-        shop.message("p6", routing=Routing(consumer_group=G)),
+async def publish(prepared: PreparedQueue) -> None:
+    await prepared.broker.publish([
+        prepared.message("p1", ordering_key="k0"), prepared.message("p2", ordering_key="k7"), prepared.later("p3"),
+        prepared.message("p4"), prepared.expiring("p5", LEASE), prepared.message("p4"), prepared.message("b1"),
+        prepared.message("p6", routing=Routing(consumer_group=G)),
     ])  # fmt: skip
 
 
-async def inbox(shop: Shop) -> None:
-    with shop.server.client() as client:
+async def inbox(prepared: PreparedQueue) -> None:
+    with prepared.server.client() as client:
         client.xadd(Q, {"payload": '{"a": 1}'}, id="1-1")
         client.xadd(Q, {"payload": "spoiled"}, id="1-2")
-    await shop.broker.maintain()
+    await prepared.broker.maintain()
 
 
-async def trim(shop: Shop) -> None:
-    shop.clock.advance(timedelta(days=30))
-    await shop.broker.journal.trim()
+async def trim(prepared: PreparedQueue) -> None:
+    prepared.clock.advance(timedelta(days=30))
+    await prepared.broker.journal.trim()
 
 
 SCENES: Final[dict[str, tuple[str, Act]]] = {
     "publish": ("publish", publish),
     "publish with drops": ("publish", crowd),
     "publish from the inbox": ("publish", inbox),
-    "publish dead letters": ("publish", lambda shop: shop.broker.maintain()),
-    "pull": ("pull", lambda shop: shop.pull(G, 5)),
-    "pull what is due": ("pull", lambda shop: after_all(shop, lambda: shop.pull(G, 50))),
-    "pull keys that are due": ("pull", lambda shop: after_all(shop, lambda: shop.pull(KEYED, 50))),
+    "publish dead letters": ("publish", lambda prepared: prepared.broker.maintain()),
+    "pull": ("pull", lambda prepared: prepared.pull(G, 5)),
+    "pull what is due": ("pull", lambda prepared: after_all(prepared, lambda: prepared.pull(G, 50))),
+    "pull keys that are due": ("pull", lambda prepared: after_all(prepared, lambda: prepared.pull(KEYED, 50))),
     "settle": ("settle", settle_all),
     "ack": ("ack", ack_all),
     "ack what is gone": ("ack", ack_fast),
-    "extend": ("extend", lambda shop: shop.broker.extend([one.ack_id for one in shop.held], SOON)),
-    "cancel a head": ("cancel", lambda shop: shop.broker.cancel(Q, MessageId("a0"))),
-    "cancel in lanes": ("cancel", lambda shop: shop.broker.cancel(Q, MessageId("b5"))),
-    "cancel what is delayed": ("cancel", lambda shop: shop.broker.cancel(Q, MessageId("l1"))),
-    "purge": ("purge", lambda shop: shop.broker.purge(Q)),
-    "remove": ("remove", lambda shop: shop.broker.remove(Q)),
-    "remove a group": ("remove", lambda shop: shop.broker.remove(Q, KEYED)),
+    "extend": ("extend", lambda prepared: prepared.broker.extend([one.ack_id for one in prepared.held], SOON)),
+    "cancel a head": ("cancel", lambda prepared: prepared.broker.cancel(Q, MessageId("a0"))),
+    "cancel in lanes": ("cancel", lambda prepared: prepared.broker.cancel(Q, MessageId("b5"))),
+    "cancel what is delayed": ("cancel", lambda prepared: prepared.broker.cancel(Q, MessageId("l1"))),
+    "purge": ("purge", lambda prepared: prepared.broker.purge(Q)),
+    "remove": ("remove", lambda prepared: prepared.broker.remove(Q)),
+    "remove a group": ("remove", lambda prepared: prepared.broker.remove(Q, KEYED)),
     "declare": ("declare", change),
-    "declare a new queue": ("declare", lambda shop: shop.broker.declare(QueueSpec(name=QueueName("other")))),
+    "declare a new queue": ("declare", lambda prepared: prepared.broker.declare(QueueSpec(name=QueueName("other")))),
     "replay": ("replay", replay),
     "discard": ("discard", discard),
-    "maintain": ("maintain", lambda shop: after_all(shop, shop.broker.maintain)),
-    "forget": ("forget", lambda shop: after_all(shop, shop.broker.maintain)),
+    "maintain": ("maintain", lambda prepared: after_all(prepared, prepared.broker.maintain)),
+    "forget": ("forget", lambda prepared: after_all(prepared, prepared.broker.maintain)),
     "trim": ("trim", trim),
-    "shared put": ("shared", lambda shop: shop.broker.shared.put("c", b"2", expected=None, ttl=SOON)),
-    "shared put for ever": ("shared", lambda shop: shop.broker.shared.put("a", b"2", expected=1)),
-    "shared delete": ("shared", lambda shop: shop.broker.shared.delete("a")),
+    "shared put": ("shared", lambda prepared: prepared.broker.shared.put("c", b"2", expected=None, ttl=SOON)),
+    "shared put for ever": ("shared", lambda prepared: prepared.broker.shared.put("a", b"2", expected=1)),
+    "shared delete": ("shared", lambda prepared: prepared.broker.shared.delete("a")),
 }
 
 
@@ -317,12 +317,12 @@ def difference(one: Stored, other: Stored) -> str:
 
 
 @asynccontextmanager
-async def opened_shop() -> AsyncIterator[Shop]:
+async def opened_shop() -> AsyncIterator[PreparedQueue]:
     server, clock = fresh(), ManualClock()
     async with RedisBroker(server.url, now=lambda: str(clock.now_ms())) as broker:
-        shop = Shop(server, broker, clock)
-        await shop.fill()
-        yield shop
+        prepared = PreparedQueue(server, broker, clock)
+        await prepared.fill()
+        yield prepared
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -330,56 +330,56 @@ async def test_a_script_that_fails_at_any_command_has_done_all_or_nothing(
     scene: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, act = SCENES[scene]
-    async with opened_shop() as shop:
-        with shop.server.client() as client:
+    async with opened_shop() as prepared:
+        with prepared.server.client() as client:
             with recorded(monkeypatch, client) as calls:
-                await act(shop)
+                await act(prepared)
             wanted = [(call, before) for call, before in calls if call[0] == name]
             assert sum(check(client, *each) for each in wanted[-2:]) > 2
 
 
-def plain(shop: Shop, *messages: Envelope) -> Call:
-    known = shop.broker._catalog.known(Q)
+def plain(prepared: PreparedQueue, *messages: Envelope) -> Call:
+    known = prepared.broker._catalog.known(Q)
     assert known is not None
     made = fast_publish_command(known, messages)
     assert made is not None
     name, names, words = made
-    return name, [len(names), *names, str(shop.clock.now_ms()), Q, *words]
+    return name, [len(names), *names, str(prepared.clock.now_ms()), Q, *words]
 
 
 @pytest.mark.parametrize("expires", [False, True])
 async def test_a_chunk_that_fails_at_any_command_is_stored_or_not(expires: bool) -> None:
-    async with opened_shop() as shop:
-        await shop.broker.declare(QueueSpec(name=DEAD), [GroupSpec(name=GroupName("second"))])
-        await shop.broker.declare(QueueSpec(name=Q, lanes=4), [GroupSpec(name=G)])
+    async with opened_shop() as prepared:
+        await prepared.broker.declare(QueueSpec(name=DEAD), [GroupSpec(name=GroupName("second"))])
+        await prepared.broker.declare(QueueSpec(name=Q, lanes=4), [GroupSpec(name=G)])
         spans = [SOON * 3, SOON, SOON * 2] if expires else []
-        messages = [shop.expiring(f"x{n}", span) for n, span in enumerate(spans)]
-        messages += [shop.message("y1"), shop.message("y2", priority=90)]
-        with shop.server.client() as client:
+        messages = [prepared.expiring(f"x{n}", span) for n, span in enumerate(spans)]
+        messages += [prepared.message("y1"), prepared.message("y2", priority=90)]
+        with prepared.server.client() as client:
             before = saved(client)
-            assert check(client, plain(shop, *messages), before) > 5
-            assert check(client, plain(shop, shop.message("z")), before) > 5
+            assert check(client, plain(prepared, *messages), before) > 5
+            assert check(client, plain(prepared, prepared.message("z")), before) > 5
 
 
 @pytest.mark.parametrize("expires", [False, True])
 async def test_one_message_that_fails_at_any_command_is_stored_or_not(expires: bool) -> None:
-    async with opened_shop() as shop:
-        await shop.broker.declare(QueueSpec(name=DEAD, lanes=4))
-        known = await shop.broker._catalog.ask(DEAD)
-        envelope = shop.expiring("x") if expires else shop.message("x")
+    async with opened_shop() as prepared:
+        await prepared.broker.declare(QueueSpec(name=DEAD, lanes=4))
+        known = await prepared.broker._catalog.ask(DEAD)
+        envelope = prepared.expiring("x") if expires else prepared.message("x")
         envelope = structs.replace(envelope, queue=DEAD)
-        words = read_command(packed_one(known, envelope, str(shop.clock.now_ms())))
-        with shop.server.client() as client:
+        words = read_command(packed_one(known, envelope, str(prepared.clock.now_ms())))
+        with prepared.server.client() as client:
             assert check(client, ("arrive_one", words[2:]), saved(client)) > 4
 
 
 async def test_a_pull_of_one_that_fails_at_any_command_leased_it_or_not() -> None:
-    async with opened_shop() as shop:
-        await shop.broker.publish([structs.replace(shop.message("x"), queue=DEAD)])
+    async with opened_shop() as prepared:
+        await prepared.broker.publish([structs.replace(prepared.message("x"), queue=DEAD)])
         order = PullOrder(DEAD, GroupName("default"), "w", 10_000, 0)
-        with shop.server.client() as client:
+        with prepared.server.client() as client:
             client.delete(keys.wake(DEAD, "default"))
-            _, command = shop.broker._taker.waiting(order, "run")
+            _, command = prepared.broker._taker.waiting(order, "run")
             client.hset(keys.block(DEAD, "default")[0], "run", "run")
             assert check(client, ("pull_one", command[2:]), saved(client)) > 5
 

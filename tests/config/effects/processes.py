@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from godwit.manager import MessageQueueManager
-from tests.config.effects.running import World
+from tests.config.effects.running_systems import World
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 async def names_of_workers(world: World) -> set[str]:
     """Run a worker in the present environment; return the names it goes by."""
     url = f"sqlite:///{world.folder}/godwit.db"
-    world.set(GODWIT_URL=url, SHOP_RECORD=str(world.folder / "record"))
+    world.set(GODWIT_URL=url, SAMPLE_RECORD=str(world.folder / "record"))
     found: set[str] = set()
     process = _started()
     try:
@@ -36,5 +36,5 @@ async def names_of_workers(world: World) -> set[str]:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "godwit", "worker", "tests.runtime.shop:mq"]
+    command = [sys.executable, "-m", "godwit", "worker", "tests.runtime.sample_app:mq"]
     return subprocess.Popen(command, env=os.environ, cwd=ROOT)

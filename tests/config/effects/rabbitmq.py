@@ -9,7 +9,7 @@ from pamqp import commands
 
 from godwit.core.messages.message import Message
 from tests.brokers.rabbitmq import raw
-from tests.config.effects.running import World
+from tests.config.effects.running_systems import World
 from tests.servers.rabbitmq import the_node
 from tests.waiting import eventually
 

@@ -19,14 +19,14 @@ from godwit.core.failures.failure import FailureKind
 from godwit.core.messages.message import Message
 from godwit.telemetry.alerts import Alert, AlertName
 from godwit.testing import run_until_empty
-from tests.config.effects.keeping import (
+from tests.config.effects.rabbitmq import queue_concurrency, rabbitmq_url_and_names
+from tests.config.effects.running_systems import Q, World, soon
+from tests.config.effects.scheduler_and_retention import (
     cron_minute_schedule,
     monitoring_retention_days,
     scheduler_cleanup_interval,
     scheduler_precision_minutes,
 )
-from tests.config.effects.rabbitmq import queue_concurrency, rabbitmq_url_and_names
-from tests.config.effects.running import Q, World, soon
 from tests.servers.redis import redis_server
 
 Effect = Callable[[World], Awaitable[None]]

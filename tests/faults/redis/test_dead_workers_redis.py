@@ -10,14 +10,14 @@ from godwit.brokers.contract import Ack
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId
 from tests.conformance.harness import LONG, G, Q, Row
-from tests.faults.crew import Crew
-from tests.faults.judge import agreeing, drained, ids
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.publisher import BODY
+from tests.faults.reconciliation import agreeing, drained, ids
 from tests.faults.record import read
-from tests.faults.remote import RemoteHarness, remote
+from tests.faults.remote_harness import RemoteHarness, remote
 from tests.faults.worker import work
 from tests.servers.redis import fresh, redis_server
-from tests.stolen import calm
+from tests.steal_time import calm
 from tests.waiting import eventually, real_time
 
 BACKLOG = 100_000
@@ -38,7 +38,7 @@ async def publish_many(harness: RemoteHarness, count: int) -> None:
 
 
 async def test_a_dead_workers_messages_run_again_within_lease_plus_2_s_behind_100_000(
-    tmp_path: Path, crew: Crew
+    tmp_path: Path, children: ChildProcesses
 ) -> None:
     server = fresh()
     async with remote(server.url) as harness:
@@ -46,9 +46,9 @@ async def test_a_dead_workers_messages_run_again_within_lease_plus_2_s_behind_10
         await publish_many(harness, BACKLOG)
         seen = tmp_path / "dead.worker"
         options = {"name": "dead", "stop": tmp_path / "stop", "lease": LEASE, "limit": 20, "longest": LONG}
-        dead = crew.start(work, server.url, seen, **options)
+        dead = children.start(work, server.url, seen, **options)
         await eventually(lambda: len(read(seen)) == 20, within=timedelta(seconds=30), what="deliveries")
-        crew.kill(dead)
+        children.kill(dead)
         died = calm()
         held, again = {line[1] for line in read(seen)}, dict[str, float]()
         while held - set(again):
@@ -71,7 +71,7 @@ def told(rows: Sequence[Row], names: set[str]) -> str:
     )
 
 
-async def test_five_restarts_of_the_server_are_nobodys_crash(tmp_path: Path, crew: Crew) -> None:
+async def test_five_restarts_of_the_server_are_nobodys_crash(tmp_path: Path, children: ChildProcesses) -> None:
     folder, lease = tmp_path, RESTART_LEASE
     with redis_server() as server:
         async with remote(server.url) as harness:
@@ -82,7 +82,7 @@ async def test_five_restarts_of_the_server_are_nobodys_crash(tmp_path: Path, cre
             for number in range(3):
                 name = f"w{number}"
                 options = {"name": name, "stop": stop, "lease": lease, "limit": 5, "longest": timedelta(seconds=0.1)}
-                workers.append(crew.start(work, server.url, folder / f"{name}.worker", **options))
+                workers.append(children.start(work, server.url, folder / f"{name}.worker", **options))
 
             def settled() -> list[int]:
                 store_services = [read(folder / f"w{number}.worker") for number in range(3)]
@@ -107,7 +107,7 @@ async def test_five_restarts_of_the_server_are_nobodys_crash(tmp_path: Path, cre
 
             await eventually(empty, within=timedelta(seconds=60), what="an empty queue")
             stop.touch()
-            await crew.finished(*workers)
+            await children.finished(*workers)
             rows = await agreeing(harness)
             assert (await harness.stats(group=G)).dead == 0
     assert ids(rows, "dead_lettered") == []

@@ -22,10 +22,10 @@ from godwit.brokers.redis.listen import prefetch as redis_fetches
 from godwit.brokers.urls import connect
 from godwit.core.fault_points import killer
 from tests.conformance.harness import LONG, G, Q
-from tests.faults.crew import Crew
-from tests.faults.judge import agreeing
+from tests.faults.child_processes import ChildProcesses
+from tests.faults.reconciliation import agreeing
 from tests.faults.record import Record, read
-from tests.faults.remote import remote
+from tests.faults.remote_harness import remote
 from tests.faults.scenario import DEAD, Life, message, state
 from tests.servers.redis import RedisServer, fresh
 from tests.waiting import eventually
@@ -144,10 +144,10 @@ async def found_on(server: RedisServer) -> State:
 
 @pytest.mark.parametrize("crash", CRASHES)
 async def test_a_crash_leaves_the_step_it_hit_whole_or_absent(
-    crash: str, tmp_path: Path, crew: Crew, states: list[list[State]]
+    crash: str, tmp_path: Path, children: ChildProcesses, states: list[list[State]]
 ) -> None:
     server = fresh()
-    victim = crew.start(live, server.url, tmp_path / "steps", crash=crash)
+    victim = children.start(live, server.url, tmp_path / "steps", crash=crash)
     await eventually(lambda: not victim.is_alive(), within=timedelta(seconds=60), what="the crash")
     assert victim.exitcode == -signal.SIGKILL, f"{crash} was not reached"
     finished = len(read(tmp_path / "steps"))
@@ -164,8 +164,8 @@ async def test_a_crash_leaves_the_step_it_hit_whole_or_absent(
 
 
 async def test_a_life_without_a_crash_ends_as_the_reference_does(
-    tmp_path: Path, crew: Crew, states: list[list[State]]
+    tmp_path: Path, children: ChildProcesses, states: list[list[State]]
 ) -> None:
     server = fresh()
-    await crew.finished(crew.start(live, server.url, tmp_path / "steps", crash=""))
+    await children.finished(children.start(live, server.url, tmp_path / "steps", crash=""))
     assert await found_on(server) == states[-1][-1]

@@ -13,7 +13,7 @@ from godwit.core.messages.envelope import Envelope
 from godwit.core.names import new_message_id
 from tests.conformance.harness import LONG, G, Q
 from tests.faults.publisher import BODY
-from tests.faults.remote import RemoteHarness, remote
+from tests.faults.remote_harness import RemoteHarness, remote
 from tests.servers.redis import fresh
 from tests.waiting import eventually
 

@@ -10,11 +10,11 @@ from typing import Literal
 import pytest
 
 from tests.conformance.harness import LONG
-from tests.faults.crew import Crew
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.publisher import publish_and_die
+from tests.faults.random_kills import ORDERED, RandomKills
 from tests.faults.record import read
-from tests.faults.remote import remote
-from tests.faults.storm import ORDERED, Storm
+from tests.faults.remote_harness import remote
 from tests.servers.redis import fresh, redis_server
 
 MANY = 20_000
@@ -27,13 +27,13 @@ AT_ONCE = 6
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("appendfsync", ["everysec", "always"])
 async def test_kills_of_everybody_and_the_server_over_20_000_messages_lose_nothing(
-    tmp_path: Path, crew: Crew, appendfsync: Literal["everysec", "always"]
+    tmp_path: Path, children: ChildProcesses, appendfsync: Literal["everysec", "always"]
 ) -> None:
     with redis_server(appendfsync=appendfsync) as server:
         async with remote(server.url) as harness:
             await harness.declare(ORDERED)
-            storm = Storm(
-                crew=crew,
+            chaos = RandomKills(
+                children=children,
                 place=tmp_path,
                 random=Random(11),
                 count=MANY,
@@ -41,25 +41,29 @@ async def test_kills_of_everybody_and_the_server_over_20_000_messages_lose_nothi
                 lease=LEASE,
                 broker_kill=server.crash,
             )
-            storm.begin()
-            await storm.rage(KILLS)
-            if not storm.broker_kills:
+            chaos.begin()
+            await chaos.run(KILLS)
+            if not chaos.broker_kills:
                 server.crash()
-                storm.broker_kills += 1
-            found = await storm.end(harness, within=timedelta(seconds=120))
-    assert storm.kills >= KILLS // 2
-    assert storm.broker_kills > 0
+                chaos.broker_kills += 1
+            found = await chaos.end(harness, within=timedelta(seconds=120))
+    assert chaos.kills >= KILLS // 2
+    assert chaos.broker_kills > 0
     assert found.accepted == MANY
     assert found.held > 0, "the killed workers held nothing: the test showed nothing"
     found.verify()
 
 
-async def test_an_id_returned_to_a_publisher_that_dies_at_once_is_delivered(tmp_path: Path, crew: Crew) -> None:
+async def test_an_id_returned_to_a_publisher_that_dies_at_once_is_delivered(
+    tmp_path: Path, children: ChildProcesses
+) -> None:
     server = fresh()
     async with remote(server.url) as harness:
         await harness.declare()
-        nursery = crew.start(publish_and_die, server.url, tmp_path / "accepted", times=LONE_PUBLISHERS, at_once=AT_ONCE)
-        await crew.finished(nursery, within=timedelta(seconds=100))
+        nursery = children.start(
+            publish_and_die, server.url, tmp_path / "accepted", times=LONE_PUBLISHERS, at_once=AT_ONCE
+        )
+        await children.finished(nursery, within=timedelta(seconds=100))
         accepted = {line[1] for line in read(tmp_path / "accepted")}
         assert len(accepted) == LONE_PUBLISHERS
         delivered: list[str] = []

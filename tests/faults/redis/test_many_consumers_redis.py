@@ -10,9 +10,9 @@ from godwit.brokers.contract import Ack
 from godwit.brokers.urls import connect
 from godwit.core.names import GroupName
 from tests.conformance.harness import LONG, Q
-from tests.faults.crew import Crew
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.record import Record, raised, read
-from tests.faults.remote import remote
+from tests.faults.remote_harness import remote
 from tests.servers.redis import fresh
 from tests.waiting import eventually
 
@@ -44,7 +44,7 @@ async def _consume(url: str, record: Record, group: str, stop: Path) -> None:
         await asyncio.gather(*(one(number) for number in range(CONSUMERS)))
 
 
-async def test_200_consumers_in_4_groups_share_few_connections(tmp_path: Path, crew: Crew) -> None:
+async def test_200_consumers_in_4_groups_share_few_connections(tmp_path: Path, children: ChildProcesses) -> None:
     server = fresh()
     async with remote(server.url) as harness:
         await harness.declare(*GROUPS)
@@ -52,7 +52,7 @@ async def test_200_consumers_in_4_groups_share_few_connections(tmp_path: Path, c
             before = len(client.client_list())
             stop = tmp_path / "stop"
             for group in GROUPS:
-                crew.start(consume, server.url, tmp_path / group, group=group, stop=stop)
+                children.start(consume, server.url, tmp_path / group, group=group, stop=stop)
             for first in range(0, MESSAGES, 100):
                 await harness.publish(*(f"m{number}" for number in range(first, first + 100)))
 
@@ -62,7 +62,7 @@ async def test_200_consumers_in_4_groups_share_few_connections(tmp_path: Path, c
             await eventually(everything, within=timedelta(seconds=60), what="all deliveries")
             connections = len(client.client_list()) - before
         stop.touch()
-        await crew.finished(*crew.members)
+        await children.finished(*children.members)
     assert connections <= len(GROUPS) * MOST_CONNECTIONS
     for group in GROUPS:
         lines = read(tmp_path / group)

@@ -14,7 +14,7 @@ from godwit.store.contract import Store
 from godwit.store.plans import Applied, CampaignPlan
 from godwit.store.postgres.schedule import plans as postgres_plans
 from godwit.store.sqlite.schedule import plans as sqlite_plans
-from tests.faults.crew import Crew
+from tests.faults.child_processes import ChildProcesses
 from tests.store.conformance import adder
 from tests.store.conformance.adder import Planned, part
 from tests.store.conformance.harness import StoreHarness
@@ -205,13 +205,13 @@ async def test_a_campaign_that_is_cancelled_meanwhile_takes_no_more(store: Store
 
 async def test_the_plan_after_one_that_was_killed_makes_the_campaign_whole(harness: StoreHarness, store: Store) -> None:
     rows = [planned(f"u{number}") for number in range(3 * adder.STEP)]
-    crew = Crew()
+    children = ChildProcesses()
     try:
-        member = crew.start(adder.work, harness.url, rows, "plan.adding:2")
+        member = children.start(adder.work, harness.url, rows, "plan.adding:2")
         member.join(200)
         assert member.exitcode == -9
     finally:
-        crew.kill_all()
+        children.kill_all()
     # The step that was being stored when it died is not there, the one before it is.
     assert len(await waiting(store)) == adder.STEP
     changed = [*rows[1:], planned("new")]

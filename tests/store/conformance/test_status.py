@@ -22,7 +22,7 @@ from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 from godwit.manager import MessageQueueManager
 from godwit.runtime.recorder.recorder import Recorder
 from godwit.store.contract import Store
-from tests.stolen import calm
+from tests.steal_time import calm
 from tests.store.conformance.harness import StoreHarness
 from tests.store.tables import rows
 from tests.waiting import eventually

@@ -27,7 +27,7 @@ from godwit.store.contract import Migration
 from godwit.store.postgres.database import PACKAGE
 from tests.project.specification import ROOT
 from tests.store.conformance.harness import BACKENDS, harness_of
-from tests.store.recorder.life import Life
+from tests.store.recorder.random_histories import Life
 from tests.store.recorder.test_projection import check, journal_rows
 from tests.store.tables import rows
 from tests.waiting import eventually

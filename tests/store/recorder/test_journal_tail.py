@@ -18,7 +18,7 @@ from godwit.runtime.effects import status
 from godwit.runtime.recorder.pace import BEHIND_MOST, GATHER, LONGEST_REST, PATIENCE, Pace
 from godwit.runtime.recorder.recorder import Recorder
 from tests.store.conformance.harness import BACKENDS, harness_of
-from tests.store.recorder.life import Life
+from tests.store.recorder.random_histories import Life
 from tests.store.recorder.test_projection import journal_rows, published_once
 
 

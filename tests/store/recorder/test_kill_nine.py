@@ -19,7 +19,7 @@ from godwit.core.journal.shards import Position
 from godwit.runtime.recorder.recorder import Recorder
 from tests.project.specification import ROOT
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of
-from tests.store.recorder.life import Life
+from tests.store.recorder.random_histories import Life
 from tests.store.recorder.test_projection import check, journal_rows
 from tests.store.tables import rows
 

@@ -20,7 +20,7 @@ from godwit.core.journal.vocabulary import Event
 from godwit.runtime.recorder.recorder import READER, Recorder
 from godwit.telemetry.metrics import QueueMetricsCollector
 from tests.store.conformance.harness import BACKENDS, StoreHarness, harness_of
-from tests.store.recorder.life import Life, Oracle
+from tests.store.recorder.random_histories import Life, Oracle
 from tests.store.tables import rows
 
 STATE_OF = {"pending": "waiting", "scheduled": "waiting", "processing": "leased", "failed": "dead", "expired": "dead"}

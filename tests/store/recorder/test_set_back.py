@@ -75,7 +75,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SetBack]
         yield SqliteSetBack(tmp_path)
 
 
-class Shop:
+class RecordedBroker:
     """A broker, and the recorder of a store that outlives what the broker forgets."""
 
     def __init__(self, broker: Broker, store: Store, metrics: QueueMetricsCollector) -> None:
@@ -96,9 +96,9 @@ class Shop:
 
 
 @asynccontextmanager
-async def opened(backend: SetBack, store: Store, metrics: QueueMetricsCollector) -> AsyncIterator[Shop]:
+async def opened(backend: SetBack, store: Store, metrics: QueueMetricsCollector) -> AsyncIterator[RecordedBroker]:
     async with backend.broker() as broker:
-        yield Shop(broker, store, metrics)
+        yield RecordedBroker(broker, store, metrics)
 
 
 @pytest.fixture
@@ -108,55 +108,55 @@ def metrics() -> QueueMetricsCollector:
 
 async def losing(backend: SetBack, store: Store, metrics: QueueMetricsCollector) -> None:
     """Record three kept messages and three of which the broker then knows nothing any more."""
-    async with opened(backend, store, metrics) as shop:
-        await shop.broker.declare(QueueSpec(name="orders"))
-        await shop.publish("kept1", "kept2", "kept3")
+    async with opened(backend, store, metrics) as system:
+        await system.broker.declare(QueueSpec(name="orders"))
+        await system.publish("kept1", "kept2", "kept3")
     backend.save()
-    async with opened(backend, store, metrics) as shop:
-        await shop.work(1)
-        await shop.publish("lost1", "lost2", "lost3")
-        await shop.recorder.catch_up()
-        assert await shop.recorded("kept1") is Status.COMPLETED
-        assert await shop.recorded("lost3") is Status.PENDING
+    async with opened(backend, store, metrics) as system:
+        await system.work(1)
+        await system.publish("lost1", "lost2", "lost3")
+        await system.recorder.catch_up()
+        assert await system.recorded("kept1") is Status.COMPLETED
+        assert await system.recorded("lost3") is Status.PENDING
     backend.set_back()
 
 
-async def is_in_line(shop: Shop, metrics: QueueMetricsCollector) -> None:
+async def is_in_line(system: RecordedBroker, metrics: QueueMetricsCollector) -> None:
     """See that the tables agree with the broker: what it lost is over, what it holds waits, new work is recorded."""
-    assert shop.recorder.lag.rows == 0
+    assert system.recorder.lag.rows == 0
     assert "godwit_recorder_lost_total 1" in metrics.render()
-    (queue,) = await shop.broker.stats()
+    (queue,) = await system.broker.stats()
     held = queue.groups[0].depth
-    assert len(await shop.store.messages.open_copies("orders")) == held
-    assert [await shop.recorded(f"kept{n}") for n in (1, 2, 3)] == [Status.PENDING] * 3
-    await shop.publish("fresh")
-    await shop.work(held + 1)
-    await shop.recorder.tick()
-    assert await shop.recorded("fresh") is Status.COMPLETED
-    assert await shop.recorded("kept1") is Status.COMPLETED
-    assert await shop.store.messages.open_copies("orders") == []
+    assert len(await system.store.messages.open_copies("orders")) == held
+    assert [await system.recorded(f"kept{n}") for n in (1, 2, 3)] == [Status.PENDING] * 3
+    await system.publish("fresh")
+    await system.work(held + 1)
+    await system.recorder.tick()
+    assert await system.recorded("fresh") is Status.COMPLETED
+    assert await system.recorded("kept1") is Status.COMPLETED
+    assert await system.store.messages.open_copies("orders") == []
 
 
 async def test_a_recorder_that_finds_the_end_before_its_position_says_so_and_records_what_comes(
     backend: SetBack, store: Store, metrics: QueueMetricsCollector
 ) -> None:
     await losing(backend, store, metrics)
-    async with opened(backend, store, metrics) as shop:
-        await shop.publish("new1")
-        await shop.recorder.catch_up()
-        assert await shop.recorded("new1") is Status.PENDING
-        await is_in_line(shop, metrics)
+    async with opened(backend, store, metrics) as system:
+        await system.publish("new1")
+        await system.recorder.catch_up()
+        assert await system.recorded("new1") is Status.PENDING
+        await is_in_line(system, metrics)
 
 
 async def test_rows_that_were_written_again_up_to_the_position_and_beyond_are_recorded(
     backend: SetBack, store: Store, metrics: QueueMetricsCollector
 ) -> None:
     await losing(backend, store, metrics)
-    async with opened(backend, store, metrics) as shop:
-        await shop.publish(*(f"new{n}" for n in range(20)))
-        await shop.recorder.catch_up()
-        assert [await shop.recorded(f"new{n}") for n in range(20)] == [Status.PENDING] * 20
-        await is_in_line(shop, metrics)
+    async with opened(backend, store, metrics) as system:
+        await system.publish(*(f"new{n}" for n in range(20)))
+        await system.recorder.catch_up()
+        assert [await system.recorded(f"new{n}") for n in range(20)] == [Status.PENDING] * 20
+        await is_in_line(system, metrics)
 
 
 async def test_a_recorder_that_runs_on_while_its_broker_is_set_back_records_what_comes(
@@ -164,23 +164,23 @@ async def test_a_recorder_that_runs_on_while_its_broker_is_set_back_records_what
 ) -> None:
     with redis_server(appendonly=False) as server:
         backend = RedisSetBack(server)
-        async with opened(backend, store, metrics) as shop:
-            await shop.broker.declare(QueueSpec(name="orders"))
-            await shop.publish("kept1", "kept2", "kept3")
+        async with opened(backend, store, metrics) as system:
+            await system.broker.declare(QueueSpec(name="orders"))
+            await system.publish("kept1", "kept2", "kept3")
             backend.save()
-            await shop.publish(*(f"lost{n}" for n in range(5)))
-            await shop.recorder.catch_up()
+            await system.publish(*(f"lost{n}" for n in range(5)))
+            await system.recorder.catch_up()
             backend.set_back()
-            await shop.recorder.tick()
-            await is_in_line(shop, metrics)
+            await system.recorder.tick()
+            await is_in_line(system, metrics)
 
 
 async def test_who_asks_for_a_status_after_a_loss_gets_the_broker_s_answer(
     backend: SetBack, store: Store, metrics: QueueMetricsCollector
 ) -> None:
     await losing(backend, store, metrics)
-    async with opened(backend, store, metrics) as shop:
-        found = await status_of(shop.broker, store, "kept1", clock=SYSTEM_CLOCK)
+    async with opened(backend, store, metrics) as system:
+        found = await status_of(system.broker, store, "kept1", clock=SYSTEM_CLOCK)
         assert found is not None
         assert found.status is Status.PENDING
 
@@ -190,6 +190,6 @@ async def test_a_recorder_that_starts_again_after_a_loss_finds_none_a_second_tim
 ) -> None:
     await losing(backend, store, metrics)
     for _ in range(3):
-        async with opened(backend, store, metrics) as shop:
-            await shop.recorder.catch_up()
+        async with opened(backend, store, metrics) as system:
+            await system.recorder.catch_up()
     assert "godwit_recorder_lost_total 1" in metrics.render()

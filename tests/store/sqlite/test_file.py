@@ -20,7 +20,7 @@ from godwit.runtime.recorder.recorder import Recorder
 from godwit.sqlite_writer.file_lock import FileLock
 from godwit.store.sqlite import SqliteStore
 from tests.store.conformance.harness import StoreHarness
-from tests.store.recorder.life import Life
+from tests.store.recorder.random_histories import Life
 from tests.store.recorder.test_projection import check, journal_rows
 
 

@@ -431,11 +431,11 @@ async def test_a_queue_grows_under_load_without_loss_and_with_every_key_in_order
 
     async with RedisBroker(url) as broker:
         await broker.declare(QueueSpec(name=Q), [ORDERED])
-        async with asyncio.TaskGroup() as crew:
+        async with asyncio.TaskGroup() as children:
             for name in "ab":
-                crew.create_task(publishing(name))
+                children.create_task(publishing(name))
             for _ in range(3):
-                crew.create_task(working())
+                children.create_task(working())
             for count in (3, 6):
                 before = published.total()
                 await eventually(lambda before=before: published.total() > before + 500)

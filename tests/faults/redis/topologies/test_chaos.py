@@ -13,14 +13,14 @@ from random import Random
 from godwit.brokers.redis.client.topology import slot_of
 from godwit.brokers.redis.layout import keys
 from tests.conformance.harness import Q
-from tests.faults.crew import Crew
+from tests.faults.child_processes import ChildProcesses
+from tests.faults.random_kills import ORDERED, RandomKills
 from tests.faults.record import lines_of, read_all
-from tests.faults.remote import remote
-from tests.faults.storm import ORDERED, Storm
+from tests.faults.remote_harness import remote
 from tests.servers.redis_cluster import RedisCluster, redis_cluster
 from tests.servers.redis_replicas import UNDER_LOAD, RedisSentinels, redis_sentinels
 from tests.servers.redis_topologies import until
-from tests.stolen import pause
+from tests.steal_time import pause
 from tests.waiting import eventually
 
 MANY = 4_000
@@ -55,13 +55,13 @@ class Trouble:
         self.moves += 1
 
 
-async def test_kills_and_moving_slots_lose_nothing(tmp_path: Path, crew: Crew) -> None:
+async def test_kills_and_moving_slots_lose_nothing(tmp_path: Path, children: ChildProcesses) -> None:
     with redis_cluster(node_timeout_ms=1_000) as cluster:
         async with remote(cluster.url) as harness:
             await harness.declare(ORDERED)
             trouble = Trouble(cluster)
-            storm = Storm(
-                crew=crew,
+            chaos = RandomKills(
+                children=children,
                 place=tmp_path,
                 random=Random(8),
                 count=MANY,
@@ -71,11 +71,11 @@ async def test_kills_and_moving_slots_lose_nothing(tmp_path: Path, crew: Crew) -
                 broker_share=0.5,
                 workers=3,
             )
-            storm.begin()
-            await storm.rage(KILLS)
+            chaos.begin()
+            await chaos.run(KILLS)
             while trouble.moves < 2 or trouble.kills < 1:
                 trouble.next()
-            found = await storm.end(harness, within=timedelta(seconds=90))
+            found = await chaos.end(harness, within=timedelta(seconds=90))
             assert (await harness.stats()).dead == 0
     assert found.accepted == MANY
     found.verify()
@@ -113,13 +113,13 @@ class Failovers:
         return [None if at is None else pause(kill, at) for at, kill in zip(after, self.kills, strict=True)]
 
 
-async def test_kills_and_failovers_lose_nothing_that_all_replicas_had(tmp_path: Path, crew: Crew) -> None:
+async def test_kills_and_failovers_lose_nothing_that_all_replicas_had(tmp_path: Path, children: ChildProcesses) -> None:
     with redis_sentinels(replicas=2) as group:
         async with remote(group.url) as harness:
             await harness.declare(ORDERED, min_replicas=2)
             failovers = Failovers(group, tmp_path)
-            storm = Storm(
-                crew=crew,
+            chaos = RandomKills(
+                children=children,
                 place=tmp_path,
                 random=Random(3),
                 count=SOME,
@@ -129,18 +129,18 @@ async def test_kills_and_failovers_lose_nothing_that_all_replicas_had(tmp_path: 
                 broker_share=0.4,
                 workers=3,
             )
-            storm.begin()
+            chaos.begin()
             await eventually(lambda: failovers.accepted() > SOME // 5, within=timedelta(seconds=60), what="a beginning")
             failovers.next()
-            await storm.rage(KILLS)
+            await chaos.run(KILLS)
             while len(failovers.kills) < 2:
                 failovers.next()
-            found = await storm.end(harness, within=timedelta(seconds=90))
+            found = await chaos.end(harness, within=timedelta(seconds=90))
             assert (await harness.stats()).dead == 0
     assert found.accepted == SOME
     assert found.done >= SOME
     assert (found.lost, found.out_of_order) == (0, 0), found
-    assert unexplained(tmp_path, storm.victims, failovers.kills) == []
+    assert unexplained(tmp_path, chaos.victims, failovers.kills) == []
     assert failovers.loaded[0], "all was published before the first failover: the test showed nothing"
     for paused, loaded in zip(failovers.pauses(), failovers.loaded, strict=True):
         assert not loaded or (paused is not None and paused < GOES_ON_WITHIN), failovers.pauses()

@@ -23,15 +23,15 @@ from godwit.core.messages.envelope import Envelope
 from godwit.core.names import MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import LONG, G, Q
-from tests.faults.crew import Crew
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.publisher import publish_steadily
 from tests.faults.record import Record, lines_of, read, read_all
-from tests.faults.remote import remote
+from tests.faults.remote_harness import remote
 from tests.faults.worker import work
 from tests.servers.redis_cluster import redis_cluster
 from tests.servers.redis_replicas import UNDER_LOAD, redis_sentinels
 from tests.servers.redis_topologies import until
-from tests.stolen import calm, pause
+from tests.steal_time import calm, pause
 from tests.waiting import eventually
 
 GOES_ON_WITHIN = 10.0
@@ -48,7 +48,7 @@ def gap_seconds(moments: list[int], since: int) -> float:
 
 
 async def test_publishers_and_workers_go_on_after_a_failover_and_nothing_confirmed_is_lost(
-    tmp_path: Path, crew: Crew
+    tmp_path: Path, children: ChildProcesses
 ) -> None:
     """With `min_replicas` = all replicas, and a dead master that comes back as a replica: fewer promise less."""
     with redis_sentinels(replicas=2) as group:
@@ -57,12 +57,12 @@ async def test_publishers_and_workers_go_on_after_a_failover_and_nothing_confirm
             stop, end = tmp_path / "stop", tmp_path / "end"
             steady = {"stop": stop, "batch": 10, "pause": timedelta(milliseconds=10)}
             publishers = [
-                crew.start(publish_steadily, group.url, tmp_path / f"{name}.publisher", name=name, **steady)
+                children.start(publish_steadily, group.url, tmp_path / f"{name}.publisher", name=name, **steady)
                 for name in ("p0", "p1")
             ]
             for name in ("w0", "w1"):
                 options = {"name": name, "stop": end, "lease": timedelta(seconds=5), "limit": 10}
-                crew.start(work, group.url, tmp_path / f"{name}.worker", **options)
+                children.start(work, group.url, tmp_path / f"{name}.worker", **options)
 
             def accepted() -> list[str]:
                 return [line[1] for line in lines_of(read_all(tmp_path, "publisher"), "accepted")]
@@ -74,14 +74,14 @@ async def test_publishers_and_workers_go_on_after_a_failover_and_nothing_confirm
             before = len(accepted())
             await eventually(lambda: len(accepted()) > before + 500, within=timedelta(seconds=30), what="messages")
             stop.touch()
-            await crew.finished(*publishers)
+            await children.finished(*publishers)
 
             async def empty() -> bool:
                 return (await harness.stats()).depth == 0
 
             await eventually(empty, within=timedelta(seconds=60), what="an empty queue")
             end.touch()
-            await crew.finished(*crew.members)
+            await children.finished(*children.members)
             assert (await harness.stats()).dead == 0, "somebody was called poison"
             print(*(server.log for server in (*group.sentinels, *group.servers)))  # shown when it fails
     worked = read_all(tmp_path, "worker")

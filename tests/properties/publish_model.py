@@ -10,7 +10,7 @@ from godwit.core.clock import ManualClock, milliseconds
 from godwit.core.errors import GroupNotFound, PartialPublish, QueueFull, QueueNotFound
 from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import GroupSpec, Overflow, QueueSpec
-from tests.properties.pieces import FOREVER, Copy, Group, Queue
+from tests.properties.model_copies import FOREVER, Copy, Group, Queue
 
 
 class Accepting:

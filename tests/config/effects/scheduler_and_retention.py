@@ -13,7 +13,7 @@ from godwit.core.clock import ManualClock, to_ms, utc_now
 from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
 from godwit.store.urls import connect
-from tests.config.effects.running import Q, World, soon
+from tests.config.effects.running_systems import Q, World, soon
 from tests.waiting import real_time
 
 DAY: Final = timedelta(days=1)

@@ -1,4 +1,4 @@
-"""Managers over one store and one broker in memory, with a clock set by hand: a scheduler is one `office.open()`."""
+"""Managers over one store and one broker in memory, with a clock set by hand: a scheduler is one `managers.open()`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from godwit.core.queues import QueueSpec
 from godwit.core.settings import SchedulerSettings, Settings
 from godwit.manager import MessageQueueManager
 from godwit.store.urls import connect
-from tests.scheduler.making import NOON, QUEUE
+from tests.scheduler.builders import NOON, QUEUE
 
 
 class LastingBroker(MemoryBroker):
@@ -25,7 +25,7 @@ class LastingBroker(MemoryBroker):
         """Stay."""
 
 
-class Office:
+class MemoryManagers:
     """What several schedulers share."""
 
     def __init__(self, store_url: str) -> None:

@@ -1,8 +1,8 @@
 """An application as users write it, for tests that run real workers: it records what its handlers do, outside Godwit.
 
-Environment: GODWIT_URL, SHOP_RECORD (a file every handler appends to), SHOP_SECONDS (how long a handler takes),
-SHOP_GO_ON (a file that handlers wait for), SHOP_LEASE (in seconds), SHOP_RATE (such as `30/s`)
-with SHOP_BURST. Lines of the record: a word, the message, the process, and nanoseconds of a clock all processes share.
+Environment: GODWIT_URL, SAMPLE_RECORD (a file every handler appends to), SAMPLE_SECONDS (how long a handler takes),
+SAMPLE_GO_ON (a file that handlers wait for), SAMPLE_LEASE (in seconds), SAMPLE_RATE (such as `30/s`)
+with SAMPLE_BURST. Lines of the record: a word, the message, the process, and nanoseconds of a clock all processes share.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from godwit.manager import MessageQueueManager
 from tests.waiting import eventually
 
 mq = MessageQueueManager.from_url()
-RECORD = os.environ["SHOP_RECORD"]
-SECONDS = float(os.environ.get("SHOP_SECONDS", "0"))
-GO_ON = Path(os.environ["SHOP_GO_ON"]) if "SHOP_GO_ON" in os.environ else None
+RECORD = os.environ["SAMPLE_RECORD"]
+SECONDS = float(os.environ.get("SAMPLE_SECONDS", "0"))
+GO_ON = Path(os.environ["SAMPLE_GO_ON"]) if "SAMPLE_GO_ON" in os.environ else None
 
 
 def record(word: str, message: Message) -> None:
@@ -38,9 +38,9 @@ def record(word: str, message: Message) -> None:
 @mq.consumer(
     "orders",
     concurrency=5,
-    lease=timedelta(seconds=float(os.environ.get("SHOP_LEASE", "1"))),
+    lease=timedelta(seconds=float(os.environ.get("SAMPLE_LEASE", "1"))),
     retry_policy=RetryPolicy(max_attempts=3, strategy=Strategy.IMMEDIATE),
-    rate=Rate(os.environ["SHOP_RATE"], burst=int(os.environ["SHOP_BURST"])) if "SHOP_RATE" in os.environ else None,
+    rate=Rate(os.environ["SAMPLE_RATE"], burst=int(os.environ["SAMPLE_BURST"])) if "SAMPLE_RATE" in os.environ else None,
 )
 async def charge(message: Message) -> None:
     """Do what the payload says."""

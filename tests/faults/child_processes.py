@@ -19,7 +19,7 @@ _CONTEXT.set_forkserver_preload(
 _LONG_SECONDS = 60.0
 
 
-class Crew:
+class ChildProcesses:
     """The processes of one test."""
 
     def __init__(self) -> None:

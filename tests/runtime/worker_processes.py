@@ -1,4 +1,4 @@
-"""Real worker processes of an application in `shop.py`, and what its handlers recorded outside Godwit."""
+"""Real worker processes of an application in `sample.py`, and what its handlers recorded outside Godwit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STARTED = timedelta(seconds=60)
 """A loaded machine takes its time to start processes; what is promised is counted from then on."""
 
 
-class Shop:
+class SampleWorkers:
     """A SQLite file, the record of its handlers, and worker processes."""
 
     def __init__(self, folder: Path, broker: Broker, url: str) -> None:
@@ -39,13 +39,13 @@ class Shop:
 
     @contextmanager
     def worker(
-        self, *options: str, seconds: float = 0.0, target: str = "tests.runtime.shop:mq", **environment: str
+        self, *options: str, seconds: float = 0.0, target: str = "tests.runtime.sample_app:mq", **environment: str
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Run `godwit worker` until the block ends, with the store it has by default: the broker's own file."""
         known = {
             "GODWIT_URL": self.url,
-            "SHOP_RECORD": str(self.record),
-            "SHOP_SECONDS": str(seconds),
+            "SAMPLE_RECORD": str(self.record),
+            "SAMPLE_SECONDS": str(seconds),
         }
         command = [sys.executable, "-m", "godwit", "worker", target, *options]
         process = subprocess.Popen(command, env={**os.environ, **known, **environment}, cwd=ROOT)

@@ -11,9 +11,9 @@ from random import Random
 
 from godwit.core.queues import GroupSpec
 from tests.conformance.harness import G, Harness
-from tests.faults.crew import Crew
-from tests.faults.judge import Reconciliation, agreeing, reconcile, url_of
+from tests.faults.child_processes import ChildProcesses
 from tests.faults.publisher import publish
+from tests.faults.reconciliation import Reconciliation, agreeing, reconcile, url_of
 from tests.faults.record import lines_of, read_all
 from tests.faults.worker import work
 from tests.waiting import eventually
@@ -25,13 +25,13 @@ BYTES_PER_MESSAGE = 200
 
 
 @dataclass(kw_only=True)
-class Storm:
+class RandomKills:
     """Processes whose records are at `place`; `publishers` send `count` messages in all, `workers` do them.
 
     Without a `url` the broker is the SQLite file there. `broker_kill` kills the broker itself and starts it again.
     """
 
-    crew: Crew
+    children: ChildProcesses
     place: Path
     random: Random
     count: int
@@ -61,7 +61,7 @@ class Storm:
             self._worker()
 
     def _publisher(self, name: str) -> None:
-        self._running[name] = self.crew.start(
+        self._running[name] = self.children.start(
             publish,
             self.url,
             self.place / f"{name}.publisher",
@@ -73,7 +73,7 @@ class Storm:
     def _worker(self) -> None:
         name = f"w{self._incarnations}"
         self._incarnations += 1
-        self._running[name] = self.crew.start(
+        self._running[name] = self.children.start(
             work,
             self.url,
             self.place / f"{name}.worker",
@@ -100,7 +100,7 @@ class Storm:
             return
         name = self.random.choice([name for name, member in self._running.items() if member.is_alive()])
         member = self._running.pop(name)
-        self.crew.kill(member)
+        self.children.kill(member)
         self.kills += 1
         if name.startswith("p"):
             self._publisher(name)
@@ -108,7 +108,7 @@ class Storm:
             self.victims.add(name)
             self._worker()
 
-    async def rage(self, kills: int, *, over: Callable[[], bool] = lambda: False) -> None:
+    async def run(self, kills: int, *, over: Callable[[], bool] = lambda: False) -> None:
         """Kill so often, spread over the storm's progress, until there is nothing more to publish."""
         step = self.count * BYTES_PER_MESSAGE // (kills + 1)
         while self.kills < kills and not over():
@@ -125,7 +125,7 @@ class Storm:
     async def end(self, harness: Harness, *, within: timedelta = timedelta(seconds=60)) -> Reconciliation:
         """Let everything be done, stop everybody, and judge."""
         publishers = [member for name, member in self._running.items() if name.startswith("p")]
-        await self.crew.finished(*publishers, within=within)
+        await self.children.finished(*publishers, within=within)
 
         async def drained() -> bool:
             return (await harness.stats()).depth == 0
@@ -135,6 +135,6 @@ class Storm:
         except AssertionError as error:
             raise AssertionError(f"{error}: {await harness.stats()}") from error
         (self.place / "stop").touch()
-        await self.crew.finished(*self._running.values())
+        await self.children.finished(*self._running.values())
         published, worked = read_all(self.place, "publisher"), read_all(self.place, "worker")
         return reconcile(await agreeing(harness), lines_of(published, "accepted"), worked, self.victims)

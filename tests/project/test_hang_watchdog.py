@@ -14,24 +14,24 @@ from tests.waiting import eventually
 
 _HANGS = """
 import asyncio, subprocess, sys
-from tests import stuck
-stuck.GRACE_SECONDS = 0
+from tests import hang_watchdog
+hang_watchdog.GRACE_SECONDS = 0
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(child.pid, flush=True)
-stuck.watch()
-stuck.rest()
+hang_watchdog.watch()
+hang_watchdog.rest()
 async def a_task_that_sleeps():
-    stuck.begin("a test that sleeps", 1)
+    hang_watchdog.begin("a test that sleeps", 1)
     await asyncio.sleep(600)
 asyncio.run(a_task_that_sleeps())
 """
 _HANGS_IN_A_TEST = """
 import signal, time
-from tests import stuck
-stuck.GRACE_SECONDS = 0
+from tests import hang_watchdog
+hang_watchdog.GRACE_SECONDS = 0
 def test_that_hangs(request):
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-    stuck.begin(request.node.nodeid, 1)
+    hang_watchdog.begin(request.node.nodeid, 1)
     time.sleep(600)
 """
 _DIES = """
@@ -71,7 +71,7 @@ async def test_processes_that_die_cost_their_own_tests_only(tmp_path: Path, proc
         "-m",
         "pytest",
         "-p",
-        "tests.groups",
+        "tests.xdist_groups",
         "-n",
         str(processes),
         "--dist",
@@ -87,7 +87,9 @@ async def test_processes_that_die_cost_their_own_tests_only(tmp_path: Path, proc
 
 async def test_a_test_that_hangs_says_so_past_what_pytest_catches(tmp_path: Path) -> None:
     (tmp_path / "test_hanging.py").write_text(_HANGS_IN_A_TEST)
-    (tmp_path / "conftest.py").write_text("from tests import stuck\n\ndef pytest_configure():\n    stuck.watch()\n")
+    (tmp_path / "conftest.py").write_text(
+        "from tests import hang_watchdog\n\ndef pytest_configure():\n    hang_watchdog.watch()\n"
+    )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pytest", ".", cwd=tmp_path, env=_ours(), stdout=PIPE, stderr=PIPE
     )

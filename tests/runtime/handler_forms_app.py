@@ -1,6 +1,6 @@
 """An application with every form of handler, for tests that stop real workers at any moment.
 
-Environment: as for `shop.py`, and SHOP_CONFIG (a godwit.toml), SHOP_IMPORT_SECONDS (how long its import takes).
+Environment: as for `sample.py`, and SAMPLE_CONFIG (a godwit.toml), SAMPLE_IMPORT_SECONDS (how long its import takes).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from datetime import timedelta
 from godwit.core.failures.retry import RetryPolicy, Strategy
 from godwit.core.messages.message import Message
 from godwit.manager import MessageQueueManager
-from tests.runtime.shop import SECONDS, record
+from tests.runtime.sample_app import SECONDS, record
 
-time.sleep(float(os.environ.get("SHOP_IMPORT_SECONDS", "0")))
+time.sleep(float(os.environ.get("SAMPLE_IMPORT_SECONDS", "0")))
 
 mq = (
-    MessageQueueManager.from_config(os.environ["SHOP_CONFIG"])
-    if "SHOP_CONFIG" in os.environ
+    MessageQueueManager.from_config(os.environ["SAMPLE_CONFIG"])
+    if "SAMPLE_CONFIG" in os.environ
     else MessageQueueManager.from_url()
 )
 LEASE = timedelta(seconds=1)

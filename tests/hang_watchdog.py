@@ -2,7 +2,7 @@
 
 pytest-timeout interrupts a test by a signal, which a call that catches everything, or a native wait, can swallow; and a
 task that ignores being cancelled then holds up the end of its event loop. This looks from a thread. Under xdist the
-test counts as failed and another process goes on with the rest (`tests/groups.py`).
+test counts as failed and another process goes on with the rest (`tests/xdist_groups.py`).
 """
 
 from __future__ import annotations
