@@ -317,6 +317,6 @@ class MessageQueueManager(ConsumerRegistration):
         return await self.monitoring.instances(queue)
 
     def on_alert(self, sink: Sink) -> Sink:
-        """Let a function (plain or async) be told of every alert; usable as a decorator."""
+        """Call a function (plain or async) with every alert; usable as a decorator."""
         self.monitor.add_sink(sink)
         return sink

@@ -143,7 +143,7 @@ async def _behind_breakers(shared: Shared, gate: Mapping[str, SharedEntry]) -> d
     for key, entry in gate.items():
         if key.startswith(BREAKER_PREFIX):
             name = key.removeprefix(BREAKER_PREFIX)
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # what nobody can read holds nothing back
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # an unreadable entry holds nothing back
                 state = msgspec.json.decode(entry.value, type=BreakerState)
                 if state.circuit is not Circuit.CLOSED:
                     texts[name] = state.text(name)
@@ -216,7 +216,7 @@ class QueueControl:
         self._timer, self._sleep = timer, sleep
 
     async def pause(self, queue: str, group: str | None = None, *, reason: str | None = None) -> bool:
-        """Let nobody pull from a queue, or for one group; False when it was paused before.
+        """Stop pulls from a queue, or for one group; False when it was paused before.
 
         What is being handled is finished. Workers obey within two seconds.
         """
@@ -224,7 +224,7 @@ class QueueControl:
         return await self._hold(pause_key(queue, group), reason)
 
     async def drain(self, queue: str, *, reason: str | None = None) -> bool:
-        """Let nobody publish to a queue, so that its consumers empty it; False when it was draining before."""
+        """Refuse publishes to a queue, so that its consumers empty it; False when it was draining before."""
         await self._check(queue, None)
         return await self._hold(drain_key(queue), reason)
 

@@ -46,7 +46,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a replay or a discard is: letters done, those somebody else took, those read so far.
+    """How far a replay or a discard is: letters done, those another process took, those read so far.
 
     `total` is how many there were to read, None when that is not known (queues that share a dead letter queue).
     """

@@ -33,7 +33,7 @@ log = get_logger(__name__)
 
 
 class FailurePattern(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to fail: how often, by kind and by place, since when, and a letter to look at."""
+    """A way to fail: how often, by kind and by place, since when, and a letter to look at."""
 
     fingerprint: str
     type: str

@@ -1,4 +1,4 @@
-"""How often a broker opened and closed channels (or connections) to its server, for whoever counts them."""
+"""How often a broker opened and closed channels (or connections) to its server, for the metrics."""
 
 from __future__ import annotations
 

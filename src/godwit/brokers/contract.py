@@ -6,7 +6,7 @@
     then. A group added later starts empty. An envelope with a `group` reaches that group alone. The whole call is
     checked before anything is stored; it is stored in chunks of at most `PUBLISH_CHUNK`, each of them whole or not at
     all, in order. When a later chunk fails, `PartialPublish` names the ids accepted, and publishing again is safe.
-2.  **Leases.** While a lease holds nobody else gets the message. Deadlines follow the broker's clock. A lease ends when
+2.  **Leases.** While a lease holds no other worker has it. Deadlines follow the broker's clock. A lease ends when
     it is taken back, not when its deadline passes: a late settlement that arrives first counts. `pull` and `maintain`
     take back due leases first; running `maintain` many times at once changes nothing.
 3.  **Fencing.** An ack id is an opaque string, valid once. A stale or unknown one changes nothing.
@@ -66,7 +66,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One leased attempt at a message."""
+    """A leased attempt at a message."""
 
     ack_id: AckId
     queue: QueueName
@@ -114,7 +114,7 @@ class Nack(msgspec.Struct, frozen=True, tag=True):
 
 
 class Postpone(msgspec.Struct, frozen=True, tag=True):
-    """It is not the message's time: it is ready again after `delay`. This is a delivery, but no failure."""
+    """The message's time has not come: it is ready again after `delay`. This is a delivery, but no failure."""
 
     ack_id: AckId
     delay: timedelta = NO_WAIT

@@ -33,7 +33,7 @@ class LoopListener:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody waits here and was not woken yet."""
+        """Whether a pull waits here and was not woken yet."""
         return self._waiter is not None and not self._waiter.done()
 
     def clear(self) -> None:
@@ -57,13 +57,13 @@ class LoopListener:
         """Return True when something may have become ready since `clear`, False once `timeout` has passed."""
         seconds = timeout.total_seconds()
         if self._woken or seconds <= 0:
-            await asyncio.sleep(0)  # nobody may keep the loop to himself
+            await asyncio.sleep(0)  # no pull may keep the loop to itself
             return self._woken
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
         timer = loop.call_later(seconds, self._time_ran_out)
         try:
-            self._listeners.look(self.places)  # sees what came before anybody waited
+            self._listeners.look(self.places)  # sees what came before a pull waited
             await self._waiter
         except asyncio.CancelledError:
             self._waiter = None

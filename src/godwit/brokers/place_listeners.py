@@ -36,7 +36,7 @@ class PlaceListeners(ABC):
 
     @abstractmethod
     def _due(self, place: Place, due_ms: int) -> None:
-        """Do what has to be done when the time of a place's timer has come; somebody listens there."""
+        """Do what has to be done when the time of a place's timer has come; a pull listens there."""
 
     def listen(self, places: Sequence[Place]) -> LoopListener:
         """Return a listener for several places."""
@@ -58,7 +58,7 @@ class PlaceListeners(ABC):
         self.notify()
 
     def listened(self) -> list[Place]:
-        """Return where somebody listens."""
+        """Return the places where pulls listen."""
         return list(self._places)
 
     def notify(self) -> None:
@@ -71,7 +71,7 @@ class PlaceListeners(ABC):
         for listener in list(self._places[place]):
             if left and listener.waits:
                 left -= 1
-                # To the end of the line: the next message is for somebody else.
+                # To the end of the line: the next message is for another listener.
                 del self._places[place][listener]
                 self._places[place][listener] = None
                 listener.wake()
@@ -79,7 +79,7 @@ class PlaceListeners(ABC):
                 listener.wake()
 
     def wake_all(self) -> None:
-        """Wake everybody."""
+        """Wake every listener."""
         for place in self.listened():
             self.wake(place)
             self._disarm(place)

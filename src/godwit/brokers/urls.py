@@ -70,7 +70,7 @@ def connect(
     """Return the broker a URL names, such as `sqlite:///godwit.db` or `memory://`; use it with `async with`.
 
     `redis_connections` is the most that a Redis broker opens for its calls; `journal_bodies` says that its journal
-    keeps whole messages unless a queue says otherwise: somebody reads them. `rabbitmq` gives the parts of the
+    keeps whole messages unless a queue says otherwise: a store's recorder reads them. `rabbitmq` gives the parts of the
     `default_queue` their names on a RabbitMQ server.
     """
     scheme, separator, _ = url.partition("://")

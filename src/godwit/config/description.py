@@ -16,7 +16,7 @@ _WITHOUT_RETRY: Final = {name: key for name, key in GROUP_KEYS.items() if not na
 
 
 class Described(NamedTuple):
-    """One value that is in force."""
+    """A value that is in force."""
 
     name: str
     value: str

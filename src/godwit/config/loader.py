@@ -52,7 +52,7 @@ def settings_from(document: Document, environment: Mapping[str, str], arguments:
 
 
 def _with_stream(settings: Settings) -> Settings:
-    """Declare the queue that REDIS_STREAM and REDIS_GROUP name, where a Redis server is used and somebody named it."""
+    """Declare the queue that REDIS_STREAM and REDIS_GROUP name, where a Redis server is used and either is set."""
     named = {"redis.stream", "redis.group"} & settings.origins.keys()
     stream = settings.redis.stream
     if not named or not settings.broker_url.startswith("redis") or stream in {queue.name for queue in settings.queues}:
@@ -62,7 +62,7 @@ def _with_stream(settings: Settings) -> Settings:
 
 
 def _with_store(settings: Settings) -> Settings:
-    """Let a SQLite broker's file hold the state too; with other brokers there is none until somebody names a place."""
+    """Let a SQLite broker's file hold the state too; with other brokers there is none until one is configured."""
     if "store_url" in settings.origins:
         return settings
     own_file = settings.broker_url if settings.broker_url.startswith("sqlite:") else None
@@ -70,7 +70,7 @@ def _with_store(settings: Settings) -> Settings:
 
 
 def _with_health_check(settings: Settings) -> Settings:
-    """Let an answer take no longer than the interval where nobody said how long it may take."""
+    """Let an answer take no longer than the interval where no timeout is configured."""
     check = settings.consumer.health_check
     if "consumer.health_check.timeout" in settings.origins or check.timeout <= check.interval:
         return settings

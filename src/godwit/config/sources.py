@@ -34,7 +34,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FoundValue:
-    """A value somebody gave, who it was, and the place to blame."""
+    """A value that was given, the source that gave it, and the place to blame."""
 
     value: Any
     level: Level

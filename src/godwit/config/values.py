@@ -187,7 +187,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words."""
+    """Reads a value that is among a few words."""
 
     words: type[StrEnum]
     unit: str = ""

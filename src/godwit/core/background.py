@@ -34,7 +34,7 @@ _supervisors: WeakSet[Background] = WeakSet()
 
 
 class BackgroundTask:
-    """One task under supervision. `name` is a constant: what differs between two of a kind belongs into `detail`."""
+    """A task under supervision. `name` is a constant: what differs between two of a kind belongs into `detail`."""
 
     def __init__(self, owner: str, name: str, run: Run, *, detail: str = "") -> None:
         self.owner, self.name, self.detail = owner, name, detail
@@ -144,6 +144,6 @@ def report() -> list[BackgroundTask]:
 
 
 def _is_cancelled() -> bool:
-    """Say whether somebody cancelled the running task itself."""
+    """Say whether the running task itself was cancelled."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

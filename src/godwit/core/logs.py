@@ -36,7 +36,7 @@ class Log:
         self._write(logging.INFO, message, fields)
 
     def warning(self, message: str, **fields: Any) -> None:
-        """Say what somebody should look at."""
+        """Log a warning."""
         self._write(logging.WARNING, message, fields)
 
     def error(self, message: str, *, exc_info: BaseException | bool = False, **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a queue and a group are told when they are declared."""
+"""What is declared of a queue and a group."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `max_crashes` isolates a message as poison after so many leases ran out; `max_delivery_attempts` gives up after so
     many failures and crashes; `backoff` delays a message whose lease ran out. `forgive_outages` moves open leases
-    forward once when nobody looked after the group for longer than a lease.
+    forward once when no process maintained the group for longer than a lease.
     """
 
     name: GroupName

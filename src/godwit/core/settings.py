@@ -1,6 +1,6 @@
-"""What the runtime is told: plain values, already checked. `godwit.config` reads them from files and the environment.
+"""The runtime's settings: plain values, already checked. `godwit.config` reads them from files and the environment.
 
-Every duration is a `timedelta`. A queue that nobody configured gets the defaults of its type (`TYPE_DEFAULTS`).
+Every duration is a `timedelta`. A queue without configuration gets the defaults of its type (`TYPE_DEFAULTS`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ TYPE_DEFAULTS: Final[dict[QueueType, TypeDefaults]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryChanges:
-    """A retry policy as far as somebody stated it; None leaves a field as it is."""
+    """A retry policy as far as it is configured; None leaves a field as it is."""
 
     max_attempts: int | None = None
     strategy: Strategy | None = None
@@ -141,7 +141,7 @@ _CONSUMER: Final = ConsumerDefaults()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfiguration:
-    """A group of a queue: what the broker is told (`spec`) and how its workers go about it.
+    """A group of a queue: what the broker declares (`spec`) and how its workers go about it.
 
     `retry_policy` None means the queue's; `filter` is a CEL condition on the messages this group wants.
     """
@@ -221,7 +221,7 @@ class HealthThresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoringSettings:
-    """What is measured, how often, and when somebody is told."""
+    """What is measured, how often, and when an alert is sent."""
 
     metrics_interval: timedelta = timedelta(minutes=1)
     alert_thresholds: AlertThresholds = AlertThresholds()

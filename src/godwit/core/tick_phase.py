@@ -1,4 +1,4 @@
-"""One moment in every second for what a process does again and again: waking up once costs less than twice.
+"""A moment in every second for what a process does again and again: waking up once costs less than twice.
 
 Every process has a moment of its own, so that they do not all wake up at the same time.
 """

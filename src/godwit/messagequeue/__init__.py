@@ -11,7 +11,7 @@ Modules:
     topics         its topics and subscriptions, and what time does to them
     subscription   one subscription: an engine queue of its own, its leases and counts
     due_times      which subscription needs care when
-    cleaner        the thread that cleans up while nobody calls
+    cleaner        the thread that cleans up while no call comes
 """
 
 from godwit.core.errors import (

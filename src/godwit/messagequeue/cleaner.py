@@ -1,4 +1,4 @@
-"""The thread that cleans up while nobody calls."""
+"""The thread that cleans up while no call comes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from godwit.core.background import failed
 class Cleaner:
     """Calls `tidy` every `interval_seconds` from one daemon thread, until it returns False.
 
-    It holds no reference to the owner of `tidy`: a queue nobody uses any more goes away, and the thread with it.
+    It holds no reference to the owner of `tidy`: an unused queue goes away, and the thread with it.
     The owner calls `start`, and `retire` inside `tidy`, under one lock, so that a thread about to end is never taken
     for one that goes on.
     """

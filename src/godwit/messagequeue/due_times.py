@@ -11,12 +11,12 @@ _STALE_BEFORE_SWEEP: Final = 64
 
 
 class DueTimes:
-    """One time per name; an earlier one replaces it."""
+    """Holds a time per name; an earlier one replaces it."""
 
     def __init__(self) -> None:
         self._planned: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
-        """Holds replaced entries too, which whoever meets them skips."""
+        """Holds replaced entries too, which `due` skips."""
 
     def plan(self, name: str, due_ms: int | None) -> None:
         """Make sure `name` comes up by `due_ms`."""

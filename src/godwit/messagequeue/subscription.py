@@ -1,4 +1,4 @@
-"""One subscription: an engine queue of its own with a single group, its leases, and what it counts."""
+"""A subscription: an engine queue of its own with a single group, its leases, and what it counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from godwit.messagequeue.types import InternalMessage, MessageLease, Subscriptio
 MAX_MESSAGES: Final = 10_000
 MAX_BYTES: Final = 100 << 20
 JOURNAL_BYTES: Final = 64 << 10
-"""Nobody reads this engine's journal; it may only not grow."""
+"""This engine's journal is never read; it only must not grow."""
 
 EXPIRED_ACK_IDS: Final = MAX_MESSAGES
 """Expired ack ids remembered at most, the newest ones."""

@@ -50,7 +50,7 @@ class Topics:
         self.subscriptions: dict[str, Subscription] = {}
         self._due_times = DueTimes()
         self._undeliverable: set[str] = set()
-        """Subscriptions that hold dead letters nobody takes."""
+        """Subscriptions whose dead letters have not been forwarded."""
         self._clean_up_every_ms = clean_up_every_ms
         self._cleaned_up_ms = self._instant.now_ms()
 

@@ -26,7 +26,7 @@ _decoder = msgspec.json.Decoder(BreakerState)
 
 
 class QueueCircuitBreaker:
-    """One breaker as one process sees it: a copy of the shared state, and the calls counted here.
+    """A breaker as one process sees it: a copy of the shared state, and the calls counted here.
 
     Calls are counted per process, and what follows from them holds here at once; `share` tells the others, so one
     process that sees the outage stops all. Without `shared` the breaker is this process's own: the one around
@@ -114,7 +114,7 @@ class QueueCircuitBreaker:
     def judged(self, away: Away | None) -> timedelta | None:
         """Count a call that failed; return how long its message waits that was tried while the breaker was not closed.
 
-        None when the message is to blame, or may be: it was tried while nobody knew of an outage.
+        None when the message is to blame, or may be: it was tried before an outage was known.
         """
         excused = not self.is_closed and self.counts(away)
         self.failed(away)
@@ -185,7 +185,7 @@ class QueueCircuitBreaker:
         return result
 
     async def _written(self) -> bool:
-        """Write the state; say whether nobody was faster."""
+        """Write the state; say whether no other process was faster."""
         if self._shared is None:
             return True
         state = self.state

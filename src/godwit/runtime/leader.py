@@ -15,7 +15,7 @@ RENEW_AFTER: Final = 1.5
 
 
 class LeaderClaim:
-    """One process's claim; a process that dies is followed once its claim ran out."""
+    """A process's claim; a process that dies is followed once its claim ran out."""
 
     def __init__(self, shared: Shared, key: str, owner: str) -> None:
         self._shared, self._key = shared, key

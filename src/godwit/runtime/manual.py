@@ -72,7 +72,7 @@ class ManualDeliveries:
             self._metrics.nacked(delivery.queue, delivery.group)
 
     def _policy_of(self, delivery: Delivery) -> RetryPolicy:
-        """Return a message's own policy, or that of its group, also when nobody can read the message."""
+        """Return a message's own policy, or that of its group, also when the message cannot be read."""
         try:
             own = delivery.open().retry_policy
         except msgspec.DecodeError:
@@ -95,7 +95,7 @@ class ManualDeliveries:
         return self._held.pop(found[0])
 
     def _forget_ended(self) -> None:
-        """Drop deliveries whose leases ended long ago: nobody settles them any more."""
+        """Drop deliveries whose leases ended long ago: no call settles them any more."""
         before_ms = self._clock.now_ms() - milliseconds(MAX_LEASE)
         for key in [key for key, delivery in self._held.items() if delivery.lease_until_ms < before_ms]:
             del self._held[key]

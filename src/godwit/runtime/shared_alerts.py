@@ -1,7 +1,7 @@
-"""Alerts of many processes told once: who wants to tell one asks the shared values first.
+"""Alerts of many processes, sent once: a process that wants to send one asks the shared values first.
 
-Key of the shared values: `alert/<name>/<subject>`, holding `firing` or `cleared` as it was last told; gone when nobody
-renewed it for an hour, so that an alert whose teller died can be told again.
+Key of the shared values: `alert/<name>/<subject>`, holding `firing` or `cleared` as last sent; gone when no process
+renewed it for an hour, so that an alert whose sender died can be sent again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SharedAlerts:
         self._shared = shared
 
     async def claim(self, alert: Alert) -> bool:
-        """Say whether this process is the one to tell it; without the broker everybody does."""
+        """Say whether this process is the one to send it; without the broker every process does."""
         key = f"{PREFIX}{alert.name.value}/{alert.subject}"
         try:
             entry = await self._shared.get(key)

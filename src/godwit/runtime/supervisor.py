@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 
 class Child:
-    """One supervised process and when it may be started again."""
+    """A supervised process and when it may be started again."""
 
     def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         self._start = start
@@ -55,7 +55,7 @@ class Child:
 
 
 class Supervisor:
-    """Keeps `processes` copies of a command running until it is told to stop."""
+    """Keeps `processes` copies of a command running until `stop` is called."""
 
     def __init__(self, command: Sequence[str], processes: int, *, number_in: str) -> None:
         self._command = list(command)

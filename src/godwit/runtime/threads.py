@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def in_daemon_thread(function: Callable[[], T], *, name: str) -> T:
-    """Call a function in a thread of its own; whoever no longer waits leaves it to itself."""
+    """Call a function in a thread of its own; a caller that no longer waits leaves it running."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[T] = loop.create_future()
 
@@ -29,9 +29,9 @@ async def in_daemon_thread(function: Callable[[], T], *, name: str) -> T:
         error: Exception | None = None
         try:
             answer.append(function())
-        except Exception as raised:  # noqa: BLE001 # told to whoever waits
+        except Exception as raised:  # noqa: BLE001 # raised where the caller waits
             error = raised
-        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+        with suppress(RuntimeError):  # the loop is gone: no caller waits any more
             loop.call_soon_threadsafe(tell, answer, error)
 
     threading.Thread(target=call, name=name, daemon=True).start()

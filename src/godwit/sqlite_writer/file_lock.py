@@ -2,8 +2,8 @@
 
 Broker and store may be in one file, so they wait in one queue. Polling SQLITE_BUSY instead starved one of ten writers.
 
-Two bytes of the file are locked. Whoever wants byte 0 first takes byte 1, the gate, and keeps it until he has byte 0:
-so a writer that lets go and wants again at once finds the gate taken by the one who waited, and cannot starve him.
+Two bytes of the file are locked. A writer first takes byte 1, the gate, and keeps it until it has byte 0:
+so a writer that lets go and wants again at once finds the gate taken by the one that waited, and cannot starve it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FileLock:
             self._set(_GATE, fcntl.F_UNLCK)
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it or waits for it."""
+        """Take the lock if no process has it or waits for it."""
         try:
             self._set(_GATE, fcntl.F_WRLCK, command=fcntl.F_OFD_SETLK)
         except BlockingIOError:

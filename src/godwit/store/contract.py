@@ -26,7 +26,7 @@ from godwit.store.schedules import Schedules
 
 
 class Migration(msgspec.Struct, frozen=True, order=True):
-    """One numbered change of the schema; applied as a whole or not at all."""
+    """A numbered change of the schema; applied as a whole or not at all."""
 
     number: int
     name: str

@@ -21,7 +21,7 @@ class EffectOutcome(StrEnum):
 
 
 class EffectClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger's answer: won, done before (with what came of it), or held by somebody else for so long."""
+    """The ledger's answer: won, done before (with what came of it), or held by another caller for so long."""
 
     outcome: EffectOutcome
     result: bytes | None = None
@@ -56,7 +56,7 @@ class Ledger(Protocol):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A message in the outbox; `tried_before`: somebody may have published it then."""
+    """A message in the outbox; `tried_before`: a forwarder may have published it then."""
 
     number: int
     envelope: Envelope
@@ -79,7 +79,7 @@ class Outbox(Protocol):
         ...
 
     async def claim(self, *, hold: timedelta, limit: int) -> list[Waiting]:
-        """Take due messages, oldest first; nobody else takes them for `hold`."""
+        """Take due messages, oldest first; no other forwarder takes them for `hold`."""
         ...
 
     async def forwarded(self, numbers: Sequence[int]) -> None:

@@ -1,8 +1,8 @@
 """What makes a pipeline's results count once: positions, staged numbers, the lake's manifest.
 
 `publish` is the one transaction that counts. It compares where the batch begins with the position of its pipeline,
-adds what was staged, lists the files of the lake and moves the position, all or nothing. Whoever comes second with the
-same rows is told so and has changed nothing.
+adds what was staged, lists the files of the lake and moves the position, all or nothing. A second publication of the
+same rows raises and changes nothing.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Pipelines(Protocol):
     async def publish(self, publication: Publication) -> None:
         """Change everything a batch changes, or nothing.
 
-        Raises `PositionMoved` when somebody else has published these rows, `PositionGap` when rows between the
+        Raises `PositionMoved` when another run has published these rows, `PositionGap` when rows between the
         position and the batch are missing, `StagingLost` when staged numbers are gone, and `ManifestMoved` when a
         file to be removed does not count.
         """
@@ -171,7 +171,7 @@ def check(
 
 
 def check_staged(publication: Publication, minutes: int, histogram: int) -> None:
-    """Refuse to add fewer or more numbers than were staged: somebody has swept them, or staged twice."""
+    """Refuse to add fewer or more numbers than were staged: they were swept, or staged twice."""
     staged = publication.staged
     if staged is not None and (staged.minutes, staged.histogram) != (minutes, histogram):
         raise StagingLost(staged.run_id, staged.minutes + staged.histogram, minutes + histogram)

@@ -1,7 +1,7 @@
 """The port of plans: a campaign's messages within a horizon, made to be exactly those of the newest plan.
 
 A plan is staged by many writers under a run's id, counted, and then applied: what is new is added, what moved is moved
-while nobody has claimed it, and what is no longer planned is cancelled. Applying it again changes nothing.
+while it is unclaimed, and what is no longer planned is cancelled. Applying it again changes nothing.
 
 The first plan of a campaign has nothing to move or cancel: its writers add their parts at once. One that is left in
 the middle leaves messages that are planned, and the next plan finds a campaign that has some.

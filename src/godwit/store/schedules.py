@@ -6,7 +6,7 @@ Promises, checked by `tests/store/conformance`:
 * a rule is advanced in the same transaction that stores its firings, by one scheduler at a time;
 * a claimed firing belongs to its claimer until `lease` has passed; any other scheduler may then claim it again;
 * a firing that is cancelled is never claimed, and one that may already be with the broker is given back to be
-  cancelled there, until somebody says that it was.
+  cancelled there, until a scheduler notes that it was.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Loading = tuple[str, str, QueueName, datetime, bytes]
 
 
 class LoadLeft(Exception):
-    """Nobody waits for a load any more; raised among its rows, where it may stop."""
+    """The caller of a load has gone away; raised among its rows, where the load may stop."""
 
 
 def until(left: Event, rows: Iterator[Loading]) -> Iterator[Loading]:
-    """Return rows until nobody waits for them."""
+    """Return rows until the caller has gone away."""
     for row in rows:
         if left.is_set():
             raise LoadLeft
@@ -61,7 +61,7 @@ class Voided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleBacklog(msgspec.Struct, frozen=True, kw_only=True):
-    """Firings and rules whose time has come and that nobody has sent; `oldest` is the first of these times."""
+    """Firings and rules whose time has come and that are not sent; `oldest` is the first of these times."""
 
     count: int
     oldest: datetime | None
@@ -116,7 +116,7 @@ class Schedules(Protocol):
         ...
 
     async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance]) -> int:
-        """Advance up to `limit` rules due by `until` that nobody else looks at, and store their firings.
+        """Advance up to `limit` rules due by `until` that no other scheduler holds, and store their firings.
 
         `decide` is called inside the transaction and must do nothing but compute. Returns how many rules it was asked.
         """
@@ -137,11 +137,11 @@ class Schedules(Protocol):
         ...
 
     async def move(self, firing_id: UUID, deliver_at: datetime) -> bool:
-        """Give a firing that nobody has claimed another time; False when there is none."""
+        """Give an unclaimed firing another time; False when there is none."""
         ...
 
     async def hold(self, firing_id: UUID, *, paused: bool) -> bool:
-        """Pause a firing that nobody has claimed, or let a paused one go on; False when there is none."""
+        """Pause an unclaimed firing, or let a paused one go on; False when there is none."""
         ...
 
     async def claim(self, *, now: datetime, until: datetime, limit: int, owner: str, lease: timedelta) -> list[Firing]:

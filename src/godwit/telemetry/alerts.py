@@ -67,7 +67,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """What sinks are told. `value` is the reading that fired or cleared the alert."""
+    """What sinks get. `value` is the reading that fired or cleared the alert."""
 
     name: AlertName
     state: Literal["firing", "cleared"]

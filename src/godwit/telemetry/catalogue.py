@@ -20,7 +20,7 @@ from godwit.telemetry.instruments import (
 
 
 class Catalogue:
-    """One process's instruments, empty at first."""
+    """A process's instruments, empty at first."""
 
     def __init__(self) -> None:
         group = ("queue", "group")

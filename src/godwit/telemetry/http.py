@@ -137,7 +137,7 @@ class TelemetryServer:
             while await self._serve_one(reader, writer):
                 pass
         except (OSError, TimeoutError, EOFError):
-            pass  # the client went away or is too slow; it is told nothing more
+            pass  # the client went away or is too slow; it gets no answer
         except asyncio.CancelledError:
             writer.transport.abort()  # by close(); asyncio before 3.12 reports a task that ends cancelled as an error
         finally:

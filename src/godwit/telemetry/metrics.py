@@ -27,10 +27,10 @@ TYPES_PER_QUEUE: Final = 100
 """Message types told apart in a queue; further ones are counted as `other`."""
 
 TOGETHER: Final = 64
-"""Messages published alone that are noted before they are counted together; whoever reads counts them before."""
+"""Messages published alone that are noted before they are counted together; a reader counts them first."""
 
 INSTANCE_KEPT: Final = timedelta(minutes=10)
-"""A consumer instance that nobody reported for so long is left out."""
+"""A consumer instance without a report for so long is left out."""
 
 _Series = list[tuple[Labels, Spread | float]]
 _snapshots = msgspec.msgpack.Decoder(dict[str, _Series])
@@ -158,7 +158,7 @@ class QueueMetricsCollector:
         with self._lock:
             self._metric.ack_refused.add((queue, group), count)
 
-    # Whoever looks at the whole reports here, every few seconds.
+    # The monitor reports here, every few seconds.
 
     def depth(
         self,

@@ -1,4 +1,4 @@
-"""Watches for poison messages: the broker isolates them in silence, so somebody has to look at the dead letters.
+"""Watches for poison messages: the broker isolates them in silence, so the dead letters are read.
 
 It reads on from the last letter it saw. Letters that were replayed, discarded or moved into a dead letter queue before
 the next look are not seen.

@@ -1,6 +1,6 @@
 """Spans publish -> process through the OpenTelemetry API, with the context carried in message headers.
 
-Off by default: nobody then imports OpenTelemetry, and the runtime holds None instead of a tracer. Headers that a
+Off by default: OpenTelemetry is not imported then, and the runtime holds None instead of a tracer. Headers that a
 producer sets itself travel with the message either way.
 """
 

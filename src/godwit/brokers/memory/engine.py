@@ -94,7 +94,7 @@ class MemoryEngine:
         return list(self._queues.values())
 
     def attend(self, name: QueueName, group: GroupName, until_ms: int) -> None:
-        """Note that somebody watched a group until an instant, ready to look after it."""
+        """Note that a pull watched a group until an instant, ready to maintain it."""
         queue = self._queues.get(name)
         found = queue.groups.get(group) if queue is not None else None
         if found is not None:

@@ -1,7 +1,7 @@
-"""One group's copies of messages and the places they wait in.
+"""A group's copies of messages and the places they wait in.
 
 Places: a lane or `again` (READY), the delay heap (DELAYED), behind the head of an ordering key (BLOCKED), LEASED, DEAD
-(a letter) and GONE. A copy that leaves a lane or heap from the middle is only marked; whoever meets it later skips it.
+(a letter) and GONE. A copy that leaves a lane or heap from the middle is only marked and skipped later.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from godwit.core.errors import NotFoundError
 Look = Callable[[Place], tuple[int, int | None]]
 """How many messages of a place are ready, and when the next may become so by itself."""
 Attend = Callable[[Place, int], None]
-"""Told of a place that somebody watched until an instant."""
+"""Called with a place that a pull watched until an instant."""
 
 
 class MemoryListeners(PlaceListeners):
@@ -38,7 +38,7 @@ class MemoryListeners(PlaceListeners):
                 self._arm(place, due_ms)
 
     def _due(self, place: Place, due_ms: int) -> None:
-        """One listener looks; its pull notifies the others and sets the next timer."""
-        # Whoever waits for a lease to run out looks after the group: that is no outage.
+        """Wake a single listener; its pull notifies the others and sets the next timer."""
+        # A pull that waits for a lease to run out maintains the group: that is no outage.
         self._attend(place, due_ms)
         self.wake(place, 1)

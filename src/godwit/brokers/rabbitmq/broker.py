@@ -324,7 +324,7 @@ class RabbitMQBroker:
         asyncio.get_running_loop().call_soon(self._listeners.notify)
 
     def _lost(self) -> None:
-        """Let go of what the lost connection had delivered: the server gives it to somebody."""
+        """Let go of what the lost connection had delivered: the server delivers it again."""
         for consumer in self._consumers.values():
             consumer.lost()
         gone = self._lease_table.drop(lambda _: True)

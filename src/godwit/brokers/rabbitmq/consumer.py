@@ -1,4 +1,4 @@
-"""Where messages of one group come in: asked for one by one, or sent ahead by the server while somebody listens."""
+"""Where messages of one group come in: asked for one by one, or sent ahead by the server while a pull waits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STALL_SECONDS: Final = 0.25
 
 
 class GroupConsumer:
-    """One group's channel, its consumer while there is one, and what came but nobody took yet."""
+    """A group's channel, its consumer while there is one, and the messages that no pull has taken yet."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class GroupConsumer:
                 taken.append((channel, incoming))
 
     def put_back(self, left: list[tuple[Channel, Incoming]]) -> None:
-        """Keep what could not be taken now; when nobody comes for it the server has it back."""
+        """Keep what could not be taken now; without a pull for it the server has it back soon."""
         self.buffer.extendleft(reversed(left))
         if self.listening:
             self.stalled = True

@@ -30,7 +30,7 @@ REASONS = {
 
 
 class DeadLetterCollector:
-    """Looks after the dead letter queues of one broker."""
+    """Collects the letters of one broker's dead letter queues."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class Queues:
         return await self._ledger.step(lambda tx: book_of_queues.first_spec(tx, queue))
 
     async def declare_again(self, queue: QueueName) -> None:
-        """Declare a known queue on the server, where somebody may have removed parts of it."""
+        """Declare a known queue on the server, where an administrator may have removed parts of it."""
 
         def groups(tx: LedgerTransaction) -> tuple[QueueSpec, list[GroupName]]:
             book = tx.queue(queue)

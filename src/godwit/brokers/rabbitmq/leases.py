@@ -16,7 +16,7 @@ from godwit.core.names import AckId
 
 
 class HeldLease(msgspec.Struct, eq=False):
-    """One delivery and the channel it came on: only there it can be acknowledged."""
+    """A delivery and the channel it came on: only there it can be acknowledged."""
 
     lease: Lease
     channel: Channel

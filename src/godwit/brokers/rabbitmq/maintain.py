@@ -16,14 +16,14 @@ from godwit.core.queues import GroupSpec
 
 
 class LeaseReaper:
-    """Looks after the leases held here."""
+    """Prolongs and takes back the leases held by this process."""
 
     def __init__(self, lease_table: LeaseTable, ledger: LedgerFile, resender: Resender, clock: Clock) -> None:
         self._lease_table, self._ledger, self._resender, self._clock = lease_table, ledger, resender, clock
         self._looked_ms: dict[Place, int] = {}
 
     def begin(self, place: Place) -> None:
-        """Note that somebody begins to hold something at a place."""
+        """Note that a worker begins to hold leases at a place."""
         self._looked_ms.setdefault(place, self._clock.now_ms())
 
     async def maintain(self, place: Place) -> int:

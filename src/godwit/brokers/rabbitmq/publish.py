@@ -94,7 +94,7 @@ class RabbitPublisher:
             if lost and redeclared:
                 raise NotRouted(lost[0].message_id, lost[0].type, lost[0].exchange or lost[0].routing_key)
             if lost:
-                # Somebody may have removed what was declared: declare it again and send once more what led nowhere.
+                # A queue may have been removed on the server: declare it again and send once more what led nowhere.
                 await self._redeclare(plan.queue)
                 redeclared = True
             elif messages:

@@ -73,7 +73,7 @@ class Resender:
     async def carry_out(
         self, returns: Sequence[tuple[HeldLease, Return]], burials: Sequence[tuple[HeldLease, Burial]], now_ms: int
     ) -> list[Lease]:
-        """Send, write down, acknowledge; return the leases that were somebody else's by then."""
+        """Send, write down, acknowledge; return the leases that another worker had by then."""
         if not returns and not burials:
             return []
         sent = [self.copy(one.lease, one.ready_at_ms, now_ms) for _, one in returns]

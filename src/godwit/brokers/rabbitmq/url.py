@@ -24,7 +24,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """One server or the nodes of a cluster, one virtual host, one user."""
+    """The server or the nodes of a cluster, with a virtual host and a user."""
 
     hosts: tuple[tuple[str, int], ...]
     """Tried in this order, and in turn after a connection was lost."""
@@ -60,7 +60,7 @@ class Address:
         options = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := [name for name in options if name not in _OPTIONS]:
             raise InvalidSetting("url", f"an unknown option {unknown[0]!r}", ", ".join(_OPTIONS))
-        # An empty path is the default virtual host; "/" alone is what everybody writes for it too.
+        # An empty path is the default virtual host; "/" alone is a common spelling of it.
         vhost = unquote(path[1:]) or "/"
         return cls(
             hosts=hosts,

@@ -245,7 +245,7 @@ class RedisBroker:
             await self._settler.settle([HandBack(delivery.ack_id) for delivery in pulled.deliveries])
 
     def _return(self, deliveries: Sequence[Delivery]) -> None:
-        """Hand back what was fetched for somebody who does not want it any more."""
+        """Hand back what was fetched for a pull that is over."""
         self._in_background(self._settler.settle([HandBack(delivery.ack_id) for delivery in deliveries]))
 
     def _lost(self, order: PullOrder, token: str) -> None:

@@ -123,7 +123,7 @@ def _spoiled(queue: QueueName, entry: str, fields: dict[str, bytes], problem: st
 
 
 def _text(value: bytes) -> str:
-    """Return bytes as text from which they can be told again: what is not UTF-8 is written in hexadecimal."""
+    """Return bytes as text from which they can be restored: what is not UTF-8 is written in hexadecimal."""
     return value.decode("utf-8", "backslashreplace")
 
 

@@ -71,7 +71,7 @@ class RedisJournal:
             )
             for entry, (_, chunk) in page:
                 if first_seq(chunk) > last + 1 and found:
-                    return found  # trimmed between two pages: whoever reads on from here is told
+                    return found  # trimmed between two pages: a reader that goes on from here gets an error
                 if first_seq(chunk) > last + 1 and after is not None:
                     raise _lost(shard, (await self._ends(place))[0] or ends, after)
                 # The limit is for what is given: a stored chunk may be several of the journal's.

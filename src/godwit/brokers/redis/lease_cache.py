@@ -9,7 +9,7 @@ from godwit.brokers.redis.layout.codec import StoredCopy
 from godwit.core.names import AckId
 
 MOST: Final = 100_000
-"""Leases remembered; those nobody settled are forgotten, oldest first. A settlement then asks the server."""
+"""Leases remembered; those never settled are forgotten, oldest first. A settlement then asks the server."""
 
 
 class CachedLease(NamedTuple):

@@ -52,7 +52,7 @@ _FORMS: Final = {TopologyKind.SINGLE: _ONE, TopologyKind.CLUSTER: _CLUSTER, Topo
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """One server. `shown` is its URL without the password."""
+    """A server. `shown` is its URL without the password."""
 
     host: str
     port: int

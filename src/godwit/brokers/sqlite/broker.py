@@ -156,7 +156,7 @@ class SqliteBroker:
         self._reader.close()
 
     def _committed(self, ready: set[str]) -> None:
-        """Wake those who wait, here and elsewhere; called by whoever carried out the step, on its thread."""
+        """Wake those who wait, here and elsewhere; called on the thread that carried out the step."""
         if ready and not self._closed:
             self._wake_socket.ring(ready)
             if self._listeners.anybody:

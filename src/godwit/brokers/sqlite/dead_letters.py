@@ -28,7 +28,7 @@ DELETE_LETTER: Final = "DELETE FROM broker_letters WHERE group_id = ? AND number
 
 
 class LetterRow:
-    """One dead letter."""
+    """A dead letter."""
 
     __slots__ = ("attempt", "crashes", "dead_at", "errors", "failures", "kind", "number", "run", "seq", "size")
 

@@ -186,7 +186,7 @@ def _describe(
     deliveries: list[Delivery],
     rows: list[tuple[Any, ...]],
 ) -> None:
-    """Add what the worker and the journal are told of new leases."""
+    """Add new leases to the answer for the worker and to the journal."""
     prefix, name, group_name = group.ack_prefix, group.queue.name, group.name
     for one, lease in zip(block, leases, strict=True):
         place, _, seq, id, type, lane, key, _, attempt, failures, crashes, ready_at, _, errors, until, _ = lease  # noqa: A001

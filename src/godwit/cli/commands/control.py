@@ -96,7 +96,7 @@ def drain(
     url: Url = None,
     as_json: Json = False,
 ) -> Exit:
-    """Let nobody publish to a queue, so that its consumers empty it.
+    """Refuse publishes to a queue, so that its consumers empty it.
 
     Producers refuse messages for it within a second (QueueDraining). With --wait the command returns as soon as the
     queue is empty, with exit code 5 when it is not by then. `godwit resume` opens the queue again.

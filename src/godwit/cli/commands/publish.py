@@ -167,7 +167,7 @@ def _lines(file: Path | None) -> PayloadLines:
 
 
 class PublishRun:
-    """One run of the command."""
+    """A run of the command."""
 
     def __init__(self, form: MessageTemplate, *, url: str | None, declare: bool, as_json: bool) -> None:
         self._form, self._url, self._declare, self._as_json = form, url, declare, as_json

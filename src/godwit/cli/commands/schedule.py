@@ -208,7 +208,7 @@ def preview(
     store: Store = None,
     as_json: Json = False,
 ) -> Exit:
-    """Show the next times of a schedule, or of an expression that nobody has scheduled yet."""
+    """Show the next times of a schedule, or of an expression that is not scheduled yet."""
     if (schedule_id is None) == (cron is None):
         raise Misuse("It is not said of what", "Give either an ID or --cron.")
     if cron is not None:

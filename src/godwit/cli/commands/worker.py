@@ -262,7 +262,7 @@ def leave_stragglers() -> None:
 
 
 async def stop_when_orphaned(worker: Worker, supervisor: int) -> None:
-    """Stop when the supervisor is gone, however it went: nobody would restart or stop this process any more."""
+    """Stop when the supervisor is gone, however it went: nothing would restart or stop this process any more."""
     gone = asyncio.Event()
     try:
         watched = os.pidfd_open(supervisor)

@@ -69,7 +69,7 @@ class DemoView(Protocol):
 
 
 class DemoRun:
-    """One run of the demo."""
+    """A run of the demo."""
 
     def __init__(self, settings: DemoSettings, view: DemoView) -> None:
         self._settings, self._view = settings, view

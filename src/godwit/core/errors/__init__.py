@@ -29,16 +29,16 @@
     ├── PartialPublish              some chunks of a publish were stored before the cause
     ├── JournalLost                 the journal no longer holds what a reader asks for
     ├── JournalDamaged              a chunk of a journal cannot be read
-    ├── ManifestMoved (10)          files of a lake were replaced by somebody else
+    ├── ManifestMoved (10)          another process replaced files of a lake
     ├── PipelineFailed (13)         a job on Spark ended early
     ├── PositionGap                 a batch does not follow on what a pipeline has done
-    ├── PositionMoved (10)          somebody else has published the same rows; nothing was changed
+    ├── PositionMoved (10)          another run has published the same rows; nothing was changed
     ├── BodiesMissing (9)           messages to be replayed are not in the journal as a whole
     ├── PlanTooDense (9)            a plan has more messages in a minute than its campaign allows
     ├── StagingLost (10)            staged numbers are gone before they were added
     ├── SparkUnavailable (14)       Spark does not start, or cannot do what it is asked
     ├── StoreRequired (9)           a feature needs a store and none is configured
-    ├── EffectHeld (10)             somebody else is making the same effect right now
+    ├── EffectHeld (10)             another caller is making the same effect right now
     ├── StoreError (14)             the store cannot serve; live messages do not depend on it
     │   ├── StoreBusy, StoreClosed, StoreFull, StoreUnavailable
     │   └── SchemaOutdated, SchemaTooNew

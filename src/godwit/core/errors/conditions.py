@@ -24,7 +24,7 @@ class QueueFull(GodwitError):
 
 
 class QueueDraining(GodwitError):
-    """Somebody drains the queue: it takes no messages while its consumers empty it."""
+    """The queue is being drained: it takes no messages while its consumers empty it."""
 
     code = 9
 
@@ -151,7 +151,7 @@ class PartialPublish(GodwitError):
 
 
 class EffectHeld(GodwitError):
-    """The key of an effect is held by somebody who is making it, or who died less than its hold ago."""
+    """The key of an effect is held by a caller that is making it, or that died less than its hold ago."""
 
     code = 10
 

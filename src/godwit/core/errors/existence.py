@@ -141,7 +141,7 @@ class Unroutable(NotFoundError):
 
 
 class NotRouted(NotFoundError):
-    """A message reached no queue of a RabbitMQ server: nothing is bound under its key, or somebody removed it."""
+    """A message reached no queue of a RabbitMQ server: nothing is bound under its key, or the queue was removed."""
 
     def __init__(self, message_id: str, type: str, exchange: str) -> None:
         self.message_id, self.type, self.exchange = message_id, type, exchange

@@ -157,7 +157,7 @@ class PositionGap(GodwitError):
 
 
 class PositionMoved(GodwitError):
-    """Somebody else has published these rows; nothing was changed."""
+    """Another run has published these rows; nothing was changed."""
 
     code = 10
 

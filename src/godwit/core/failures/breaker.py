@@ -115,7 +115,7 @@ class BreakerState(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
     def may_probe(self, now_ms: int) -> bool:
-        """Say whether somebody may try now."""
+        """Say whether a call may be tried now."""
         return self.circuit is not Circuit.CLOSED and now_ms >= self.until_ms
 
     def text(self, name: str) -> str:

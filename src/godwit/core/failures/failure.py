@@ -53,7 +53,7 @@ class Away(StrEnum):
 
 
 class ProcessingError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One failed attempt, as kept in a message's history."""
+    """A failed attempt, as kept in a message's history."""
 
     type: ErrorType = ErrorType.UNKNOWN
     message: str

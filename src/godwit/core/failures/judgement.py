@@ -1,4 +1,4 @@
-"""What a handler's end means: errors are told apart by type and code, and turned into a settlement."""
+"""What a handler's end means: errors are classified by type and code, and turned into a settlement."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class CopyChange(msgspec.Struct, gc=False):
     updated_at: int = 0
     finished_at: int | None = None
     superseded: bool = False
-    """It ended because its message was replayed: how it ended says nothing about the message."""
+    """The copy ended because its message was replayed: how it ended says nothing about the message."""
 
     @classmethod
     def arrived(cls, queue: str, group: str, publish_seq: int, message_id: str, status: Status) -> Self:

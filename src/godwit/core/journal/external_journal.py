@@ -75,7 +75,7 @@ class JournalWriter(Protocol):
 
 @runtime_checkable
 class KeepsJournalElsewhere(Protocol):
-    """A broker whose journal is only for a while with it: whoever has a store hands it that store's."""
+    """A broker whose journal is only for a while with it: a manager with a store hands it that store's."""
 
     def keep_journal(self, writer: JournalWriter) -> None:
         """Hand the journal on to a writer from now on."""

@@ -64,7 +64,7 @@ class CopyStep(StrEnum):
 
 
 class Move(NamedTuple):
-    """One step: the states it may begin in, and the state it leads to (`later` while its `ready_at` lies ahead)."""
+    """A step: the states it may begin in, and the state it leads to (`later` while its `ready_at` lies ahead)."""
 
     step: CopyStep
     sources: frozenset[State]
@@ -109,7 +109,7 @@ LIFECYCLE: Final[dict[Event, Move]] = {
     Event.GROUP_REMOVED: _REMOVE,
     Event.QUEUE_REMOVED: _REMOVE,
 }
-"""Events that are not here move no copy. Waiting copies die when nobody could ever read them."""
+"""Events that are not here move no copy. Waiting copies die when no worker could ever read them."""
 REPLAYED_COPY: Final = Move(CopyStep.REPLAY, _DEAD, State.CANCELLED)
 """What `replayed` does to the copy named by `former_seq`: it ends, the message goes on as the copy that arrives."""
 

@@ -1,4 +1,4 @@
-"""What a row of the journal may hold, so that every store can take it and everybody can read it again.
+"""What a row of the journal may hold, so that every store can take it and every reader can read it again.
 
 A journal may come from another version or another program. Nearly every row is as it should be, and `fitting` sees that
 for all rows of a chunk in one call of C; only a row that is not is looked at field by field.

@@ -16,7 +16,7 @@ Address = tuple[str, str, int]
 
 
 class CopyState(msgspec.Struct, frozen=True, kw_only=True):
-    """One open or dead copy. `state` is a phase: waiting (ready from `ready_at` on), leased or dead."""
+    """An open or dead copy. `state` is a phase: waiting (ready from `ready_at` on), leased or dead."""
 
     queue: str
     group: str

@@ -54,7 +54,7 @@ def resynced(
 ) -> Batch:
     """Return the batch that leads from the `known` open copies to the ones listed.
 
-    Copies that are gone ended unseen: they keep the status they had. Those nobody knew have no body.
+    Copies that are gone ended unseen: they keep the status they had. Those not known before have no body.
     """
     batch = Batch()
     batch.steps[shard] = Step(shard, before, after, now_ms)

@@ -99,6 +99,6 @@ class MessageStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_at(status: Status, ready_at: datetime | None, now: datetime) -> Status:
-    """Return the status as of now: nobody writes down that a scheduled copy has become due."""
+    """Return the status as of now: no event tells that a scheduled copy has become due."""
     due = status is Status.SCHEDULED and ready_at is not None and ready_at <= now
     return Status.PENDING if due else status

@@ -23,7 +23,7 @@ Transform: TypeAlias = Callable[[Message], Message]
 
 
 class RoutingStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a routing decision: where it looked, whether it named a queue, and why or why not."""
+    """A step of a routing decision: where it looked, whether it named a queue, and why or why not."""
 
     looked_at: str
     queue: QueueName | None

@@ -87,7 +87,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True):
-    """One message due at one time. `queued_at` is when it was first claimed."""
+    """A message due at one time. `queued_at` is when it was first claimed."""
 
     id: UUID
     queue: QueueName
@@ -106,7 +106,7 @@ class Firing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def jitter_ms(schedule_id: str, fire_ms: int, window: timedelta) -> int:
-    """Return how much later than its time a firing is delivered: the same for whoever asks."""
+    """Return how much later than its time a firing is delivered: the same in every process."""
     window_ms = milliseconds(window)
     if not window_ms:
         return 0
@@ -115,7 +115,7 @@ def jitter_ms(schedule_id: str, fire_ms: int, window: timedelta) -> int:
 
 
 def firing_id(schedule_id: str, version: int, fire_ms: int) -> UUID:
-    """Return the id of a rule's firing: one for each time, whoever computes it."""
+    """Return the id of a rule's firing: one for each time, the same in every process."""
     return uuid5(IDS, f"rule\0{schedule_id}\0{version}\0{fire_ms}")
 
 

@@ -83,7 +83,7 @@ _REACH: Final = DAY_SECONDS + 7_200
 
 @lru_cache(maxsize=1_024)
 def zone(name: str) -> Zone:
-    """Return a zone by its IANA name; refuse a name nobody knows."""
+    """Return a zone by its IANA name; refuse an unknown name."""
     try:
         return Zone(name, ZoneInfo(name))
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError, AttributeError):

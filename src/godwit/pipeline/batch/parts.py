@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ANALYTICS: Final = "analytics"
-"""One position for the whole store: its tables do not name a pipeline, so only one may add to them."""
+"""A position for the whole store: its tables do not name a pipeline, so only one may add to them."""
 
 
 class PreparedPart(msgspec.Struct, frozen=True, kw_only=True):

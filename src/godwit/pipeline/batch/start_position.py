@@ -15,7 +15,7 @@ from godwit.store.pipelines import Pipelines
 def start_positions(connections: Connections, parts: Sequence[BatchPart], options: ReadOptions) -> Positions:
     """Return the positions the next batch follows; the position of a part that begins now is stored first.
 
-    Otherwise a pipeline that lost its position could not be told from a new one.
+    Otherwise a pipeline that lost its position would look like a new one.
     """
     shards = connections.broker(lambda broker: chosen_shards(broker.journal, options))
     earliest = {shard: Position(ends.epoch, ends.first_seq - 1) for shard, ends in shards.items()}

@@ -1,4 +1,4 @@
-"""One thin job per command.
+"""A thin job per command.
 
 Modules:
 

@@ -45,7 +45,7 @@ class AdviceVerdict(StrEnum):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """One recommendation with the number of observations it is based on."""
+    """A recommendation with the number of observations it is based on."""
 
     subject: str
     queue: str

@@ -30,7 +30,7 @@ class HandlerQueue:
         self._waits = False
         """Whether the last handler waited: then the next ones probably do, and begin in tasks of their own at once."""
         self.beginning: set[asyncio.Task[None]] = set()
-        """Tasks that will go on with the line at the loop's next turn: never none while somebody stands in it."""
+        """Tasks that will go on with the line at the loop's next turn: never none while a handler stands in it."""
 
     def __len__(self) -> int:
         """Return how many have not begun."""

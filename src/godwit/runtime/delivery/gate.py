@@ -102,7 +102,7 @@ class SharedGate:
         self._rates: dict[Place, RateLimit] = {}
         self._unwritten: set[Place] = set()
         self.seen: Mapping[str, SharedEntry] = {}
-        """What was there at the last look; also who maintains the broker and keeps the books for all processes."""
+        """The entries at the last look; also which processes maintain the broker and run the store's services."""
 
     async def refresh(self) -> bool:
         """Look at the shared state once; say whether something was lifted."""
@@ -154,11 +154,11 @@ class SharedGate:
         return min(times, default=None)
 
     def paused(self, place: Place) -> bool:
-        """Say whether somebody paused the queue or the group."""
+        """Say whether the queue or the group is paused."""
         return bool(self._paused) and not self._paused.isdisjoint((pause_key(place[0]), pause_key(*place)))
 
     def limit_rate(self, place: Place, pause: timedelta, reason: str) -> None:
-        """Let nobody pull from a place until a time; `publish` tells the other processes."""
+        """Hold pulls from a place back until a time; `publish` tells the other processes."""
         until_ms = self._clock.now_ms() + milliseconds(min(pause, LONGEST_RATE_LIMIT))
         known = self._rates.get(place)
         if known is None or known.until_ms < until_ms:
@@ -166,7 +166,7 @@ class SharedGate:
             self._unwritten.add(place)
 
     async def publish(self) -> None:
-        """Tell the other processes what was decided here; what cannot be told now is told at the next look."""
+        """Tell the other processes what was decided here; what cannot be written now is written at the next look."""
         try:
             await self._share()
         except BrokerClosed:
@@ -238,13 +238,13 @@ class SharedGate:
 
 
 class GateView:
-    """One consumer's way through the gate: it remembers when the consumer last came by."""
+    """A consumer's way through the gate: it remembers when the consumer last came by."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self.passed = time.monotonic()
         self.rests_until = 0.0
-        """Until then it waits for messages, and nobody expects it."""
+        """Until then the consumer waits for messages, and the watchdog does not expect it."""
 
     def rest(self, longest: timedelta) -> None:
         """Say that the consumer waits for messages now."""

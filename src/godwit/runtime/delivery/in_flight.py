@@ -39,7 +39,7 @@ class Terms:
 
 
 class HeldDelivery(msgspec.Struct, eq=False):
-    """One delivery in a worker's hands; it is settled exactly once."""
+    """A delivery in a worker's hands; it is settled exactly once."""
 
     delivery: Delivery
     terms: Terms
@@ -76,7 +76,7 @@ class HeldDelivery(msgspec.Struct, eq=False):
         return judgement
 
     def hand_back(self) -> None:
-        """Let somebody else do it; this counts as no attempt."""
+        """Hand the message back for another worker; this counts as no attempt."""
         self._once(HandBack(self.delivery.ack_id))
 
     async def acknowledge(self) -> None:

@@ -133,7 +133,7 @@ class Puller:
                 return
 
     async def _rest(self) -> None:
-        """Wait a moment, or until somebody says that things have changed."""
+        """Wait a moment, or until `wake` is called."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_HELD_BACK_PAUSE):
                 await self._nudged.wait()

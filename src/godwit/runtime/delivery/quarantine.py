@@ -25,11 +25,11 @@ class Quarantine:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody works alone."""
+        """Whether no message is handled alone."""
         return self._open.is_set()
 
     async def may_begin(self) -> None:
-        """Return when nobody works alone."""
+        """Return when no message is handled alone."""
         await self._open.wait()
 
     @asynccontextmanager

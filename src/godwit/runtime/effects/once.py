@@ -1,6 +1,6 @@
 """Effects that happen once: a key is claimed in the ledger, the effect made, the key remembered as done.
 
-What remains: a worker that dies after its effect and before the key is marked done leaves a claim; whoever gets the
+What remains: a worker that dies between its effect and the mark of the key leaves a claim; the one that gets the
 message again makes the effect a second time. With `connection`, an effect in the store's own database and the mark
 are one transaction, and nothing remains.
 """
@@ -48,7 +48,7 @@ class Turn:
 
 
 class Once:
-    """One effect under one key, with `async with`; see `MessageQueueManager.once`."""
+    """An effect under one key, with `async with`; see `MessageQueueManager.once`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Once:
         self._turn = Turn(ours=False)
 
     async def __aenter__(self) -> Turn:
-        """Claim the key; raises `EffectHeld` while somebody else is at it."""
+        """Claim the key; raises `EffectHeld` while another worker holds it."""
         if self._connection is not None:
             claim = await self._ledger.finish_within(self._connection, self._key, holder=self._holder, ttl=self._ttl)
         else:

@@ -29,7 +29,7 @@ from godwit.store.contract import Store
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 STAND_IN: Final = timedelta(seconds=2)
-"""How often a process that does not keep the books sees whether another does."""
+"""How often a process that does not run the services sees whether another does."""
 TOLD: Final = timedelta(seconds=10)
 """The same where a worker tells: it sees the claim beside the pauses that it looks at anyway."""
 CLAIM_KEY: Final = f"{GATE_PREFIX}books"
@@ -124,13 +124,13 @@ class StoreServices:
             self._recorder.notice()
 
     def learn(self, shared: Mapping[str, SharedEntry]) -> None:
-        """Take note of what a worker of this process sees anyway: whether somebody keeps the books."""
+        """Take note of what a worker of this process sees anyway: whether a process runs the store's services."""
         self._told = True
         if CLAIM_KEY not in shared:
             self._free.set()
 
     async def run(self) -> None:
-        """Keep the books until cancelled, for all processes of this broker or, when another does, as its stand-in."""
+        """Run the store's services until cancelled, for all processes of this broker, or stand by."""
         claim = LeaderClaim(self._broker.shared, CLAIM_KEY, self._owner)
         try:
             while True:
@@ -181,9 +181,9 @@ class StoreServices:
 
 
 async def _holds(claim: LeaderClaim, *, or_else: bool = False) -> bool:
-    """Say whether the books are ours; `or_else` while the broker does not answer: nobody can take them then."""
+    """Say whether the claim is ours; `or_else` while the broker does not answer: no process can take it then."""
     try:
         return await claim.hold()
     except BrokerError as error:
-        log.warning("claim on the books unknown", error=str(error))
+        log.warning("claim on the store's services unknown", error=str(error))
         return or_else

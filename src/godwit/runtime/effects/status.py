@@ -73,7 +73,7 @@ async def recorded(broker: Broker, store: Store, message_id: MessageId, clock: C
 async def _unrecorded(
     journal: Journal, message_id: MessageId, positions: Mapping[str, Position], behind: Mapping[str, ShardEnds]
 ) -> Sequence[Batch]:
-    """Return what the journal tells of a message and nobody has recorded."""
+    """Return what the journal tells of a message beyond what is recorded."""
     pieces: list[Piece] = []
     for shard, end in behind.items():
         start = position = positions.get(shard)

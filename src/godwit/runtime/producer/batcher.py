@@ -6,7 +6,7 @@ has an ordering key. Every caller gets the outcome of its own message:
 
 * what the broker refuses (a full queue, an unknown one) concerns one message, so the others of the call go again alone;
 * what the broker cannot do (unreachable, closed) concerns all of them;
-* a caller that goes away takes its message with it while that waits, and nobody else's in any case.
+* a caller that goes away takes its message with it while that waits, and no other caller's in any case.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Batcher:
             while self._is_free() and (batch := self._gathered()):
                 await self._carry(batch)
         except BaseException:
-            # Only a cancelled task (the loop is closing) leaves anybody behind.
+            # Only a cancelled task (the loop is closing) leaves callers behind.
             for _, future in (*batch, *self._waiting):
                 future.cancel()
             self._waiting.clear()

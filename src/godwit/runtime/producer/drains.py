@@ -17,7 +17,7 @@ KNOWN_FOR: Final = 1.0
 
 
 class Drains:
-    """Refuses messages for queues that somebody drains; asks the broker at most once a second."""
+    """Refuses messages for queues that are being drained; asks the broker at most once a second."""
 
     def __init__(self, shared: Shared, *, now: Callable[[], float] = time.monotonic) -> None:
         self._shared, self._now = shared, now
@@ -46,7 +46,7 @@ class Drains:
     def is_known_for_long(self) -> bool:
         """Say whether the answer still counts, and ask beside the publishing when it is getting old.
 
-        So whoever publishes steadily never waits for it.
+        So a steady publisher never waits for it.
         """
         left = self._until - self._now()
         if left < KNOWN_FOR / 2 and self._renewing is None and left > 0:

@@ -90,14 +90,14 @@ class Preparation:
         )
 
     def place_of(self, message: Message) -> str:
-        """Return where a message would go, for whoever only wants to name it."""
+        """Return where a message would go, without publishing it."""
         try:
             return self._router.route(message)
         except GodwitError:
             return message.queue or "unrouted"
 
     def _is_complete(self, message: Message) -> bool:
-        """Say whether nobody has to see a message completed before it is sealed: its JSON is completed then."""
+        """Say whether no hook needs the completed message before it is sealed: its JSON is completed then."""
         queue, name = message.queue, message.id
         return (
             self._headers is None

@@ -179,7 +179,7 @@ class QueueProducer:
         await self._entry.write()
 
     async def run(self, *, every: timedelta = TICK) -> None:
-        """Keep telling until it is closed; a broker that does not answer is told next time."""
+        """Write the entry now and then until closed; a broker that does not answer gets it next time."""
         while not self._closed:
             with suppress(BrokerError):
                 await self.tick()

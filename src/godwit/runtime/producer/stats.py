@@ -22,11 +22,11 @@ PREFIX: Final = "producer/"
 SILENT_AFTER: Final = timedelta(seconds=30)
 RATE_OVER: Final = timedelta(minutes=1)
 TOGETHER: Final = 64
-"""Messages accepted alone that are noted before they are counted together; whoever reads counts them before."""
+"""Messages accepted alone that are noted before they are counted together; a reader counts them first."""
 
 
 class ProducerStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One producer: since when, how many messages, and how many a second over the last minute.
+    """A producer: since when, how many messages, and how many a second over the last minute.
 
     `accepted` counts fresh messages, `duplicates` those the broker had before, `failed` those whose caller got an
     error.

@@ -28,7 +28,7 @@ class RecorderLag(msgspec.Struct, frozen=True, kw_only=True):
 class Pace:
     """How a recorder shares the machine with those whose work it records.
 
-    While the journal grows faster than anybody could record it, recording yields to the work: a backlog is worked off
+    While the journal grows faster than it can be recorded, recording yields to the work: a backlog is worked off
     at nearly the speed of the bare broker and recorded when it is done. What is not recorded yet is looked up in the
     journal (`runtime/effects/status.py`), so that nothing is seen later for it.
     """
@@ -47,7 +47,7 @@ class Pace:
     def rest(self, recorded: int, now_ms: int, behind: int) -> timedelta:
         """Return how long to rest after a tick that left rows unrecorded."""
         if self._growth is None:
-            return GATHER if behind else timedelta(0)  # whoever begins to work meanwhile shall not be in the way
+            return GATHER if behind else timedelta(0)  # a worker that begins meanwhile shall not be in the way
         took_ms = max(1, now_ms - self._looked_ms)
         grown = self._growth * took_ms
         if behind > BEHIND_MOST or grown < recorded:

@@ -1,6 +1,6 @@
 """The recorder: carries the journal into the state tables, with its position in the same transaction.
 
-Any number may run. One that finds its position moved by another stands by, and goes on when nobody else does.
+Any number may run. One that finds its position moved by another stands by, and goes on when no other does.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Recorder:
                     await self._journal.commit(READER, shard, position)
                 except JournalLost:
                     log.warning("journal replaced while it was recorded", shard=shard)
-                except Exception as error:  # noqa: BLE001 - whatever a shard fails with, the others are told
+                except Exception as error:  # noqa: BLE001 - whatever a shard fails with, the others get on
                     self._uncommittable.began(shard, error)
                     continue
                 self._uncommittable.over(shard)

@@ -61,7 +61,7 @@ class JournalResync:
             chunks = await self._journal.read(shard, Position(position.epoch, position.seq - 1), limit=1)
             chunk = decode_chunk(chunks[0]) if chunks else None
         except (JournalLost, msgspec.MsgspecError, RecursionError):
-            return False  # whoever reads on from there is told
+            return False  # a reader that goes on from there gets an error
         return chunk is not None and bounded_ms(chunk.at) != written_ms
 
     async def start_over(self, shard: str, before: Position | None, ends: ShardEnds, lost: JournalLost) -> None:

@@ -42,7 +42,7 @@ _decoder = msgspec.json.Decoder(SchedulerEntry)
 
 
 class SchedulerHealth:
-    """One scheduler's entry, and its metrics."""
+    """A scheduler's entry, and its metrics."""
 
     def __init__(
         self, shared: Shared, *, name: str, owner: str, clock: Clock, metrics: SchedulerMetrics | None = None

@@ -1,6 +1,6 @@
 """Whether a broker already has a message that a scheduler may have published before it died.
 
-Inside the queue's deduplication window publishing again is harmless. Later somebody must be asked: the store, which
+Inside the queue's deduplication window publishing again is harmless. Later two places know: the store, which
 knows what its recorder has read, and the journal, which knows the rest.
 """
 
@@ -51,7 +51,7 @@ class AcceptedMessages:
         self._journal, self._ask = journal, ask
 
     async def known(self, queue: QueueName, ids: Sequence[MessageId]) -> set[MessageId]:
-        """Return those messages of a queue that its broker has accepted, as far as anybody remembers."""
+        """Return those messages of a queue that its broker has accepted, as far as store and journal know."""
         found = set() if self._ask is None else await self._ask(ids)
         left = set(ids) - found
         return found | (await self._in_journal(queue, left) if left else set())

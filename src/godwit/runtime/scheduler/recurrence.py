@@ -112,7 +112,7 @@ class RecurringSchedules:
         next_ms = next_fire_ms(after.rule, self._clock.now_ms()) if after.status is ScheduleStatus.ACTIVE else None
         after = _replace(after, next_fire_at=_instant(next_ms))
         voided: Voided | None = await self._schedules.change(after, now=now)
-        if voided is None:  # somebody else changed it meanwhile: decide again on what is there now
+        if voided is None:  # another process changed it meanwhile: decide again on what is there now
             return await self._change(await self.get(found.id), **changes)
         await self._sender.take_back(voided.sent, for_good=False)
         await self._soon(after)

@@ -44,7 +44,7 @@ log = get_logger(__name__)
 
 
 class Ticked(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tick did: rules advanced, firings sent, firings sent after somebody's death, firings taken back."""
+    """What one tick did: rules advanced, firings sent, firings sent after a scheduler's death, firings taken back."""
 
     planned: int
     sent: int

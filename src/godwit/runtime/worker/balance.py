@@ -1,6 +1,6 @@
 """How the members of a group share its work, as credits: how many messages one member may hold at once.
 
-* `least_connections`: as many as it has free slots; whoever is free takes the next.
+* `least_connections`: as many as it has free slots; a free member takes the next.
 * `round_robin`: all members the same: the group's cap divided by their number, else what the smallest of them can do.
 * `weighted`: the group's cap in proportion to the members' concurrency, else all its own slots.
 
@@ -24,7 +24,7 @@ Members = Callable[[str], Awaitable[list[ConsumerInstance]]]
 
 
 class Share(msgspec.Struct, frozen=True):
-    """One member of a group: its name and how many messages it could handle at once."""
+    """A member's name and how many messages it could handle at once."""
 
     name: str
     concurrency: int

@@ -1,4 +1,4 @@
-"""A worker's books: what was delivered and settled, for metrics, heartbeats and breakers."""
+"""A worker's counts: what was delivered and settled, for metrics, heartbeats and breakers."""
 
 from __future__ import annotations
 

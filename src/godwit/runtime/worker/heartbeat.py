@@ -29,7 +29,7 @@ class InstanceStatus(StrEnum):
 
 
 class ConsumerInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker as it serves one group of one queue."""
+    """A worker as it serves one group of one queue."""
 
     id: str
     queue: QueueName

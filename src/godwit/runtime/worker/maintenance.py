@@ -1,7 +1,7 @@
 """Maintenance shared between processes: one of them does it every second, the others see to it that one does.
 
 The others see the claim beside the pauses and breakers that they look at anyway, so that it costs them nothing. Pulls
-do what is due at their own place in any case: nothing that anybody waits for waits for the claim.
+do what is due at their own place in any case: no waiting pull waits for the claim.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEY: Final = f"{GATE_PREFIX}maintenance"
 
 
 class Maintenance:
-    """One process's part in looking after a broker."""
+    """Maintains a broker from this process, when no other does."""
 
     def __init__(self, broker: Broker, owner: str) -> None:
         self._broker = broker
@@ -44,7 +44,7 @@ class Maintenance:
         if not self._broker.care_is_shared or await self._claim.hold():
             await self._broker.maintain()
         else:
-            self._ours.clear()  # until somebody looks and finds it unclaimed
+            self._ours.clear()  # until another process finds it unclaimed
 
     async def release(self) -> None:
         """Leave it to the others."""

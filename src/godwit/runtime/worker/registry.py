@@ -91,7 +91,7 @@ class Registry:
         return [self._with_consumers(self._settings.queue(name)) for name in names]
 
     async def declare(self, broker: Broker, *, bodies: bool) -> None:
-        """Declare all that is wanted; with `bodies` the journal keeps whole messages, for whoever records them."""
+        """Declare all that is wanted; with `bodies` the journal keeps whole messages, for a recorder."""
         for queue in self.wanted():
             if not queue.groups:
                 continue  # a dead letter queue that is only a name: declared, it would be fed

@@ -54,7 +54,7 @@ class WorkerStatus:
         return (InstanceStatus.INACTIVE, PAUSED) if self._paused(place) else (InstanceStatus.ACTIVE, None)
 
     async def ask(self, number: int) -> None:
-        """Ask a consumer's health callable; a change is told at once."""
+        """Ask a consumer's health callable; a change is reported at once."""
         consumer = self._consumers[number]
         before, problem = self._problems.get(number), await consumer.health.problem()
         if problem is None:

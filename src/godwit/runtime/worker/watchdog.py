@@ -1,6 +1,6 @@
 """The watchdog of a worker: a consumer that should pull and does not is started again.
 
-A loop that ended by an error nobody foresaw, or that hangs in a call whose answer went down with a server, would leave
+A loop that ended by an unforeseen error, or that hangs in a call whose answer went down with a server, would leave
 a process that looks alive and never consumes again. Progress is judged from outside: a consumer with free slots passes
 its turnstile or waits for messages for a time it named, whatever the broker.
 """
@@ -31,7 +31,7 @@ log = get_logger(__name__)
 
 
 class Watched:
-    """One consumer's loop, and how to tell whether it gets on."""
+    """A consumer's loop, and how to tell whether it gets on."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The journal of brokers that cannot keep one, in PostgreSQL.
 
-Writers insert and never wait for each other. Whoever reads first gives numbers to what was written, in the order of
+Writers insert and never wait for each other. The first reader gives numbers to what was written, in the order of
 transactions and only below the oldest one still running: a slow writer's steps are numbered late, never skipped.
 """
 

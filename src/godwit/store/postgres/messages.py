@@ -21,7 +21,7 @@ _MINUTES: Final = ("queue_analytics_minute", "queue_analytics_histogram")
 
 
 class PostgresMessages:
-    """The projection of the journal: written by the recorder, read by everybody."""
+    """The projection of the journal: written by the recorder, read by all other parts."""
 
     batch_rows = 10_000
 
@@ -66,5 +66,5 @@ class PostgresMessages:
     async def retain(self, keep: timedelta) -> int:
         day = (datetime.now(UTC) - keep).date()
         async with self._database.connection("dropping old history") as connection:
-            await connection.execute("SET lock_timeout = '5s'")  # whoever waits behind a DROP waits as long as it does
+            await connection.execute("SET lock_timeout = '5s'")  # a statement behind a DROP waits as long as it does
             return len(await DayPartitions(*_HISTORY, *_MINUTES).drop_before(connection, day))

@@ -15,7 +15,7 @@ from godwit.store.sql_files import migrations
 LOCK: Final = 0x60D317
 """The advisory lock of upgraders; taken for a transaction, so it goes with its holder."""
 LOCK_TIMEOUT: Final = "5s"
-"""A migration that waits longer for a table gives up: everybody behind it would wait too."""
+"""A migration that waits longer for a table gives up: all statements behind it would wait too."""
 
 _CREATE = """CREATE TABLE IF NOT EXISTS godwit_migrations (
     number INTEGER PRIMARY KEY,

@@ -126,7 +126,7 @@ async def _advance(connection: asyncpg.Connection, batch: Batch) -> None:
 
 
 class PostgresBatchWrite:
-    """One batch on its way into the tables; the order of the parts matters."""
+    """A batch on its way into the tables; the order of the parts matters."""
 
     def __init__(self, connection: asyncpg.Connection, batch: Batch, *, careful: bool) -> None:
         self._connection = connection

@@ -16,7 +16,7 @@ from godwit.store.sqlite.file import SqliteFile
 async def prepare(connection: Any, file: SqliteFile, table: str) -> None:
     """See that the store's tables are there before the application's transaction needs them.
 
-    While that transaction is open nobody else can make them: waiting for it would be waiting for ourselves.
+    While that transaction is open no other connection can make them: waiting for it would be waiting for ourselves.
     """
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidSetting("connection", type(connection).__name__, f"a sqlite3 connection to {file.path}")

@@ -1,6 +1,6 @@
 """Statements that take many rows of values at once.
 
-The interpreter's lock is given away and asked for again with each statement, and whoever computes meanwhile gives it
+The interpreter's lock is given away and asked for again with each statement, and a thread that computes gives it
 back after five milliseconds. A statement a row would make that the price of a row, with the file locked.
 """
 

@@ -32,7 +32,7 @@ _DROPPED_AT_ONCE: Final = 2_000
 
 
 class SqliteMessages:
-    """The projection of the journal: written by the recorder, read by everybody."""
+    """The projection of the journal: written by the recorder, read by all other parts."""
 
     batch_rows = 400
     """Few: a broker in the same file must not wait long for its turn, and a worker that records shall stay small."""

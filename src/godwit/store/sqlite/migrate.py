@@ -1,4 +1,4 @@
-"""Applying migrations to a SQLite file: all that is pending in one transaction, by whoever opens it first."""
+"""Applying migrations to a SQLite file: all that is pending in one transaction, by the first process that opens it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def upgrade(connection: sqlite3.Connection, shown: str) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Asked again inside the transaction: whoever came first may not know of our lock.
+        # Asked again inside the transaction: an older Godwit may not know of our lock.
         if not _has_table(connection):
             connection.execute(_CREATE)
         for migration in schema_status(connection).pending:

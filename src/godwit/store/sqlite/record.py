@@ -71,7 +71,7 @@ def _advance(connection: sqlite3.Connection, batch: Batch) -> None:
 
 
 class SqliteBatchWrite:
-    """One batch on its way into the tables; the order of the parts matters.
+    """A batch on its way into the tables; the order of the parts matters.
 
     Every part is a few statements, however many rows: the file stays locked only as long as SQLite works.
     """

@@ -47,12 +47,12 @@ def version(found: tuple[int, ...]) -> Finding:
 
 
 async def alarms(connection: Connection, span: timedelta) -> Finding:
-    """Ask the server to take a message for nobody: under an alarm it says that it blocks."""
+    """Publish a message that no queue takes: a server under an alarm answers that it blocks."""
     channel = await connection.channel(confirms=True)
     probe = Outgoing("", _NOWHERE, "doctor", "doctor", b"", 0, b"")
     with suppress(TimeoutError):
         async with asyncio.timeout(max(span.total_seconds(), 1)):
-            await channel.publish([probe])  # nobody has a queue of this name: it comes back
+            await channel.publish([probe])  # no queue has this name: the message comes back
     if connection.blocked is not None:
         why = "The server takes no publishes: producers wait or fail until it is over."
         remedy = "Free memory or disk on the node that raises it (rabbitmq-diagnostics alarms)."

@@ -1,4 +1,4 @@
-"""Examines Redis or Valkey servers: what it would lose, how far it is from its limits, what nobody uses.
+"""Examines Redis or Valkey servers: what they would lose, how far they are from their limits, what is unused.
 
 Modules:
 
@@ -7,7 +7,7 @@ Modules:
     capacity     how far it is from its limits: memory, file, connections, speed, clock
     topologies   whether several servers serve as one: slots, sentinels, lag, a slot with all the work
     queries      asks the nodes of a cluster, or sentinels, how they are
-    groups       groups and consumers that nobody uses any more
+    groups       groups and consumers that are no longer used
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def _hot(url: str, span: timedelta, masters: int, places: Mapping[int, str
             await asyncio.sleep(span.total_seconds())
             after = await broker.journal.shards()
     except GodwitError:
-        return []  # slots that nobody has are told of elsewhere
+        return []  # another finding reports slots without a server
     return [topologies.hot_slot(before, after, masters=masters, place_of=places)]
 
 

@@ -148,7 +148,7 @@ def eviction(facts: RedisFacts) -> Finding:
 
 
 def replicas(facts: RedisFacts) -> Finding:
-    """One disk is one disk."""
+    """Data and log on the same disk are lost together."""
     count = facts.number("connected_slaves")
     if not count:
         return note(

@@ -24,7 +24,7 @@ SETTINGS: Final = (
 
 
 class RedisFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at a server; sizes in bytes, times in seconds."""
+    """A look at a server; sizes in bytes, times in seconds."""
 
     info: Mapping[str, Any]
     settings: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Groups and consumers that nobody uses any more: they cost memory, and may hold entries for ever."""
+"""Groups and consumers that are no longer used: they cost memory, and may hold entries for ever."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECK: Final = "groups"
 
 
 class ConsumerFacts(msgspec.Struct, frozen=True):
-    """One consumer of a group of a stream."""
+    """A consumer of a group of a stream."""
 
     stream: str
     group: str

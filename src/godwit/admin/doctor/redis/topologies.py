@@ -15,7 +15,7 @@ from godwit.core.journal.shards import shard_parts
 
 ENOUGH_SENTINELS: Final = 3
 HOT_SHARE: Final = 0.6
-"""One slot with so much of all work keeps the other masters idle."""
+"""A slot with so much of all work keeps the other masters idle."""
 FEW_ROWS: Final = 1_000
 """Less work than this says nothing about where it goes."""
 
@@ -72,7 +72,7 @@ def read_nodes(text: str) -> ClusterFacts:
 
 
 def slots(facts: ClusterFacts) -> Finding:
-    """Queues whose slot nobody has are out of reach."""
+    """Queues whose slot no server has are out of reach."""
     covered = sum(facts.masters.values())
     shares = ", ".join(f"{place} {count:,}" for place, count in facts.masters.items())
     if covered < SLOTS:

@@ -1,4 +1,4 @@
-"""One AMQP channel: calls, windows of publishes with their confirms, one consumer, gets."""
+"""An AMQP channel: calls, windows of publishes with their confirms, one consumer, gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One AMQP connection in an event loop: handshake, heartbeats, frames to channels and back.
+"""An AMQP connection in an event loop: handshake, heartbeats, frames to channels and back.
 
 Godwit speaks the protocol itself because the clients there are spend a task and a future per message: here a window of
 publishes is one write, a window of confirms one future, and a delivery goes into a queue without any.
@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(frames.PREAMBLE)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who waits."""
+        """Fail every call that waits for an answer."""
         self._fail(ConnectionLost(str(exc) if exc else "the server closed the connection"), tell=True)
 
     def pause_writing(self) -> None:

@@ -59,7 +59,7 @@ class Properties(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """One message from the server: of a consumer, of a get, or returned."""
+    """A message from the server: of a consumer, of a get, or returned."""
 
     tag: int
     redelivered: bool
@@ -69,7 +69,7 @@ class Incoming(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """One message to the server."""
+    """A message to the server."""
 
     exchange: str
     routing_key: str

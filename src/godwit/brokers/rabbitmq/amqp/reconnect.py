@@ -1,4 +1,4 @@
-"""One robust connection: it comes back by itself, with everything declared again, and publishes in windows."""
+"""A robust connection: it comes back by itself, with everything declared again, and publishes in windows."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class ReconnectingConnection:
             remedy = "Godwit goes on trying. Publish again: what was stored is recognised by its ids."
             return BrokerUnavailable(self.address.shown, self._reason, remedy)
         if self._publisher is not None:
-            # Its late confirms must not be counted for anybody else.
+            # Its late confirms must not be counted for the next window.
             self._publisher.fail(ConnectionLost("a publish timed out"))
         return BrokerBusy("publish", self.address.publish_seconds)
 
@@ -208,7 +208,7 @@ class ReconnectingConnection:
             raise BrokerUnavailable(address.shown, f"RabbitMQ {shown} is too old", "Godwit needs 3.10 or newer.")
         try:
             await self._prepare(connection)
-        except BaseException as error:  # also when the broker is closed meanwhile: nobody else knows this connection
+        except BaseException as error:  # also when the broker is closed meanwhile: no other code knows this connection
             connection.abort()
             if isinstance(error, (ConnectionLost, ServerRefused)):
                 raise self._unreachable(error, host) from error

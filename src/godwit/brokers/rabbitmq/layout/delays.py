@@ -1,7 +1,7 @@
 """Delays without a plugin: binary levels of hold queues, one set per virtual host, shared by all queues.
 
-Level n holds every message for `UNIT_MS * 2**n`: its queue has that ttl, so that whoever came first leaves first and
-nobody waits behind a longer delay. A delay is the sum of the levels whose bits are set: the routing key spells the bits
+Level n holds every message for `UNIT_MS * 2**n`: its queue has that ttl, so that the first to come leaves first and
+none waits behind a longer delay. A delay is the sum of the levels whose bits are set: the routing key spells the bits
 from the highest level down and ends with the mark of the queue the message is for. The exchange of a level looks at its
 own bit: 1 leads into the level's queue, which dead-letters to the next lower exchange, 0 leads there directly. Below
 level 0 the exchange `godwit.due` delivers by the mark. Queues are quorum queues with at-least-once dead-lettering, so

@@ -63,7 +63,7 @@ _message = msgspec.json.Decoder(Message)
 
 
 class InboundMessage(msgspec.Struct, frozen=True):
-    """One message from RabbitMQ, understood."""
+    """A message from RabbitMQ, understood."""
 
     tag: int
     redelivered: bool

@@ -29,7 +29,7 @@ GROUP_SIZE: Final = 3
 DELIVERY_LIMIT: Final = 50
 """The last resort against a message that takes down workers of hosts that share no ledger."""
 NO_DELIVERY_LIMIT: Final = 2**31 - 1
-"""For queues whose messages nobody may drop. RabbitMQ 4 would do so at the twentieth return, before it there was no
+"""For queues whose messages must not be dropped. RabbitMQ 4 would do so at the twentieth return, before it there was no
 limit, and only 4 knows a word for none: this number means the same to all of them, so that no upgrade changes it."""
 _LONGEST_NAME: Final = 127
 """What the protocol allows an exchange."""

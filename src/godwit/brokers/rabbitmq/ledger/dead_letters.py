@@ -304,7 +304,7 @@ def replayed(tx: LedgerTransaction, revived: Sequence[Revived], *, body: bool) -
             (WAITING, queue, group_name, one.seq, SENDING),
         )
         if not came.rowcount:
-            continue  # somebody has it already, and wrote its arrival down
+            continue  # a worker has it already; its arrival is in the journal
         envelope = one.claimed.stored.envelope
         group.depth += 1
         group.bytes += envelope.size

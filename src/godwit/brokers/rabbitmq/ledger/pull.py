@@ -69,7 +69,7 @@ class Taken(msgspec.Struct):
 
 
 class Taker:
-    """One pull of one group."""
+    """A pull of one group."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Taker:
         return found
 
     def _repeated(self, inbound: InboundMessage, seq: int) -> bool:
-        """Say whether a copy that nobody wrote down as accepted repeats an accepted message; claim its id if not."""
+        """Say whether a copy that is not in the ledger repeats an accepted message; claim its id if not."""
         window_ms = milliseconds(self._book.spec.dedup_window)
         if inbound.header.bypass or not window_ms:
             return False
@@ -204,7 +204,7 @@ class Taker:
         return False
 
     def _arrive(self, inbound: InboundMessage, row: Any) -> None:
-        """Count a copy in that came before its publisher wrote it down, or that nobody here published."""
+        """Count a copy in that came before its publisher wrote it down, or that came from another program."""
         seq, _, size, _, _, copy, copies, ready_at, *_ = row
         self._group.depth += 1
         self._group.bytes += size

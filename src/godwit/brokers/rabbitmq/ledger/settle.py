@@ -1,4 +1,4 @@
-"""What ends or moves a lease in the ledger. Each step names the token it is for: a lease of somebody else stays."""
+"""What ends or moves a lease in the ledger. Each step names the token it is for: a lease of another worker stays."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _place(tx: LedgerTransaction, lease: Lease) -> tuple[QueueBook, GroupBook] |
 
 
 def acked(tx: LedgerTransaction, ended: Sequence[Done]) -> list[Lease]:
-    """Strike out what is done; return the leases that were somebody else's by then."""
+    """Strike out what is done; return the leases that another worker had by then."""
     rows: Rows = {}
     late = []
     for done in ended:
@@ -83,7 +83,7 @@ def acked(tx: LedgerTransaction, ended: Sequence[Done]) -> list[Lease]:
 
 
 def returned(tx: LedgerTransaction, returns: Sequence[Return]) -> list[Lease]:
-    """Let copies wait again that were sent anew; return the leases that were somebody else's by then."""
+    """Let copies wait again that were sent anew; return the leases that another worker had by then."""
     rows: Rows = {}
     late = []
     for one in returns:
@@ -112,7 +112,7 @@ def returned(tx: LedgerTransaction, returns: Sequence[Return]) -> list[Lease]:
 
 
 def buried(tx: LedgerTransaction, burials: Sequence[Burial]) -> list[Lease]:
-    """Count copies as dead that are in the dead letter queue; return the leases that were somebody else's by then."""
+    """Count copies as dead that are in the dead letter queue; return the leases that another worker had by then."""
     rows: Rows = {}
     late = []
     for one in burials:
@@ -163,7 +163,7 @@ def extended(tx: LedgerTransaction, leases: Iterable[tuple[Lease, int]], event: 
 
 
 def lost(tx: LedgerTransaction, leases: Sequence[Lease]) -> None:
-    """Let copies wait again whose connection is gone: the server gives them to somebody, and it is nobody's fault."""
+    """Let copies wait again whose connection is gone: the server delivers them again, and no counter grows."""
     rows: Rows = {}
     for lease in leases:
         place = _place(tx, lease)

@@ -1,4 +1,4 @@
-"""One step on the ledger: the queues and groups it loaded, its journal chunks, written together at its end."""
+"""A step on the ledger: the queues and groups it loaded, its journal chunks, written together at its end."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ Modules:
     connection       one connection: commands out, replies in, in order
     pool             connections for calls: bounded, with a bounded wait
     discovery        asks all sentinels or nodes at once where things are; the newest answer counts
-    routes           one round of a call to whoever has the keys, along with redirections
-    client           calls to whoever has the key: failovers, patience while a server is away
+    routes           one round of a call to the servers that have the keys, along with redirections
+    client           calls to the server of a key: failovers, patience while it is away
     command_batch    commands that belong together, and the replies that have come
     errors           from the server's errors to those of this library
     script_runner    what the parts of the broker need of the server

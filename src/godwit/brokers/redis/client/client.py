@@ -1,4 +1,4 @@
-"""Calls to the servers: scripts by their hash, sent to whoever has their keys, and patience while that one is away.
+"""Calls to the servers: scripts by their hash, sent to the server of their keys, and patience while it is away.
 
 This is the one place that reacts to a server's word that a key is on its way (TRYAGAIN), or that it is no master any
 more (READONLY); see `topology.py` for who has what, and `routes.py` for redirections.
@@ -135,7 +135,7 @@ class RedisClient:
     async def run_packed(self, what: Script, key: str, command: bytes, *, again: bool) -> Any:
         """Run a script whose command is written out, when a connection is at hand; return its answer.
 
-        None says that it did not run, or, with `again`, that nobody knows: `run` is the way then.
+        None says that it did not run, or, with `again`, that the outcome is unknown: `run` is the way then.
         """
         address = None if self.closed else self.topology.address_of(key)
         link = None if address is None else (pool := self._pool_at(address)).idle()
@@ -191,7 +191,7 @@ class RedisClient:
         return replies
 
     def line(self, key: str) -> ReservedConnection | None:
-        """Return a connection to whoever has a key for commands that follow one another, if one is at hand."""
+        """Return a connection to the server of a key for commands that follow one another, if one is at hand."""
         address = None if self.closed else self.topology.address_of(key)
         link = None if address is None else (pool := self._pool_at(address)).idle()
         return None if link is None else ReservedConnection(pool, link)
@@ -201,7 +201,7 @@ class RedisClient:
         return await self._patiently(commands, None, again=True)
 
     def send_now(self, *commands: Command) -> bool:
-        """Send commands for one key in this very turn, when a connection is at hand; nobody gets the replies."""
+        """Send commands for one key in this very turn, when a connection is at hand; the replies are dropped."""
         address = None if self.closed else self.topology.address_of(str(commands[0][1]))
         link = None if address is None else (pool := self._pool_at(address)).idle()
         if link is None:
@@ -288,7 +288,7 @@ class RedisClient:
             await self._lookout.look_again(self.topology.generation)
 
     async def look_again(self) -> None:
-        """Look where things are: somebody was told that they are elsewhere."""
+        """Look where slots and masters are: a server redirected a call."""
         await self._lookout.look_again(self.topology.generation)
 
     def close(self) -> None:

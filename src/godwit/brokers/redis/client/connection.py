@@ -1,4 +1,4 @@
-"""One connection to a server: commands out, replies in, in order.
+"""A connection to a server: commands out, replies in, in order.
 
 redis-py spends more time per call than the server does; hiredis, its parser, is used directly.
 """
@@ -58,7 +58,7 @@ class RedisConnection(asyncio.BufferedProtocol):
         self._lost: Exception | None = None
         self._when_quiet: Callable[[RedisConnection], None] | None = None
         self.at_once: Callable[[Any], None] | None = None
-        """Called with every reply before anybody who waits for it goes on."""
+        """Called with every reply before its caller goes on."""
 
     # The protocol
 

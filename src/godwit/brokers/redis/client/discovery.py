@@ -1,7 +1,7 @@
 """Finding out where things are: all who should know are asked at once, and the newest answer counts.
 
 Sentinels and nodes hear of a failover one after the other, up to two seconds apart. Their answers carry an epoch, so
-whoever has heard of it first is believed, and one who is behind, or cut off, is not.
+the newest answer is believed, and a server that is behind, or cut off, is not.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TopologyDiscovery:
         return (None, problem) if newest is None else (newest[1], None)
 
     async def look_again(self, seen: int) -> None:
-        """Look where things are, unless somebody did after `seen`; whether it worked the next call finds out."""
+        """Look where slots and masters are, unless done after `seen`; the next call shows whether it worked."""
         if self._topology.generation == seen and (looking := self._begin()) is not None:
             await asyncio.wait([looking])
 
@@ -85,7 +85,7 @@ class TopologyDiscovery:
         self._begin()
 
     def _begin(self) -> asyncio.Task[None] | None:
-        """Return the look under way, or a new one; None when there is nobody to ask."""
+        """Return the look under way, or a new one; None when there is no server to ask."""
         if self._closed or not self._topology.asked():
             return None
         if self._looking is None:
@@ -96,7 +96,7 @@ class TopologyDiscovery:
     def _looked(self, task: asyncio.Task[None]) -> None:
         self._looking = None
         if not task.cancelled():
-            task.exception()  # seen: whoever waited finds out by the next failure
+            task.exception()  # seen: the waiting call finds out by the next failure
 
     def close(self) -> None:
         """Look no more."""

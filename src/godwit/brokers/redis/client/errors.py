@@ -50,7 +50,7 @@ _OTHERWISE: Final = "See the server's log; `godwit doctor` checks its settings."
 
 
 def unavailable(address: str, error: LinkLost | Refused) -> BrokerError:
-    """Return what a caller is told when a call has failed for good."""
+    """Return the error for a call that has failed for good."""
     if isinstance(error, LinkLost):
         remedy = "Check the address (REDIS_URL, REDIS_HOST) and that the server runs."
         return BrokerUnavailable(address, str(error), remedy)

@@ -62,7 +62,7 @@ class ConnectionPool:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits for a connection."""
+        """Whether a call waits for a connection."""
         return bool(self._waiters)
 
     @property
@@ -218,7 +218,7 @@ class ReservedConnection:
 
     @property
     def wanted(self) -> bool:
-        """Whether it should be given back: it is broken, or somebody else waits for a connection."""
+        """Whether it should be given back: it is broken, or another call waits for a connection."""
         return self._pool.wanted or not self._link.usable
 
     def send(self, command: bytes) -> asyncio.Future[list[Any]]:

@@ -1,4 +1,4 @@
-"""One round of a call: to those who have the keys, along with redirections.
+"""A round of a call: to the servers that have the keys, along with redirections.
 
 This is the one place that reacts to a server's word that another has the key (MOVED, ASK), or that it does not know the
 script.

@@ -33,7 +33,7 @@ def slot_of(key: str) -> int:
 
 
 class Topology:
-    """One server that has everything."""
+    """A single server that has everything."""
 
     may_be_deposed = False
     """Whether a server that comes back may still take itself for the master, so that others are asked first."""
@@ -44,7 +44,7 @@ class Topology:
         """How often something was learned; a failure seen before the last time may be out of date."""
 
     def address_of(self, key: str) -> ServerAddress | None:  # noqa: ARG002
-        """Return the server of a key, None when nobody is known to have it."""
+        """Return the server of a key, None when no server is known to have it."""
         return self.target.data
 
     def channel_of(self, key: str) -> str:  # noqa: ARG002
@@ -56,7 +56,7 @@ class Topology:
         return (self.target.data,)
 
     def asked(self) -> Sequence[ServerAddress]:
-        """Return those who know where things are, the likeliest to answer first; nobody when it cannot change."""
+        """Return those who know where things are, the likeliest to answer first; none when it cannot change."""
         return ()
 
     questions: Sequence[Question] = ()
@@ -148,7 +148,7 @@ class Cluster(Topology):
         return self._nodes
 
     def places(self) -> dict[int, str]:
-        """Return where each slot is that somebody has."""
+        """Return the server of each slot that has one."""
         return {slot: address.place for slot, address in enumerate(self._slots) if address is not None}
 
     def asked(self) -> Sequence[ServerAddress]:

@@ -112,7 +112,7 @@ class Catalog:
             merged = {**(present.groups if present is not None else {}), **{group.name: group for group in wanted}}
             _check_shares(spec, merged.values())
             if present is None:
-                # Listed first: a queue that nobody finds would never be looked after.
+                # Listed first: a queue that is not listed would never be maintained.
                 place = (await self._reach.ask(("INCR", keys.CREATED)))[0]
                 await self._reach.ask(("ZADD", keys.QUEUES, place, spec.name))
             elif present.spec.partitions != spec.partitions:
@@ -122,7 +122,7 @@ class Catalog:
                 return
 
     async def relay(self, queue: QueueConfig, spec: LaidMessages) -> None:
-        """Change how a queue is laid out, unless somebody has changed it meanwhile."""
+        """Change how a queue is laid out, unless another process has changed it meanwhile."""
         if await self._declare(0, queue, spec, queue.groups, ()):
             await self._align_all(queue.name)
 
@@ -133,7 +133,7 @@ class Catalog:
     async def align(self, name: QueueName, partition: int) -> QueueConfig:
         """Give a partition the settings of the first one, which are the truth; return them.
 
-        Whoever finds a partition behind does so: the one who changed the settings may have died.
+        Any process that finds a partition behind does so: the one that changed the settings may have died.
         """
         while True:
             truth = await self.ask(name)
@@ -191,7 +191,7 @@ class Catalog:
                 present.group(group)
             others = present.partitions[1:]
             if group is None:
-                # The first partition goes last: until then whoever finds one missing may bring it back.
+                # The first partition goes last: until then a process that finds one missing may bring it back.
                 await self._remove_others(name, others)
             if await self._remove(present, 0, group):
                 break

@@ -1,6 +1,6 @@
-"""Chunks of the journal as the fast scripts store them, without what can be told from the rest.
+"""Chunks of the journal as the fast scripts store them, without what follows from the rest.
 
-Both kinds are written out in full when they are read: nobody else sees them.
+Both kinds are written out in full when they are read: no reader sees the short form.
 
 * `[2, epoch, first_seq, at, queue, first publish_seq, [group, depth, ...], rows]`, by `arrive.lua`: messages that are
   ready at once, for every group. A row is `[id, type, priority, lane, ordering key, expiry, size]`, where lineage or

@@ -29,7 +29,7 @@ from godwit.core.names import QueueName
 CALL_BACK_SECONDS: Final = 1.0
 """How long closing waits for pulls that wait on the server."""
 LOOK_SECONDS: Final = 1.0
-"""How often a place where somebody waits is looked at in any case."""
+"""How often a place where a pull waits is looked at in any case."""
 
 
 class RedisListener(LoopListener):
@@ -55,7 +55,7 @@ class RedisListener(LoopListener):
         """Return True when something may have become ready since `clear`, False once `timeout` has passed."""
         seconds = timeout.total_seconds()
         if self.expected is not None and self._listeners.has(self.expected):
-            self._woken = True  # a pull brought it while nobody waited
+            self._woken = True  # a pull brought it while no other waited
         if self._woken or seconds <= 0:
             await asyncio.sleep(0)
             return self._woken
@@ -95,11 +95,11 @@ class WaitPlace:
 
     @property
     def waited_for(self) -> bool:
-        """Whether anybody waits here now."""
+        """Whether a pull waits here now."""
         return any(listener.waits for listener in self.listeners)
 
     def wake_one(self) -> bool:
-        """Wake who has waited longest; say whether there was anybody."""
+        """Wake the listener that has waited longest; say whether there was one."""
         for listener in self.listeners:
             if listener.waits:
                 self.wake(listener)
@@ -107,7 +107,7 @@ class WaitPlace:
         return False
 
     def wake(self, listener: RedisListener) -> None:
-        """Wake somebody, and put him at the end of the line: the next message is for somebody else."""
+        """Wake the longest-waiting listener and move it to the back of the line."""
         del self.listeners[listener]
         self.listeners[listener] = None
         listener.wake()
@@ -150,7 +150,7 @@ class RedisListeners:
                     del self._spots[place]
 
     def look(self, places: Sequence[Place]) -> None:
-        """Hear markers and times of these places: somebody waits there now."""
+        """Subscribe to markers and times of these places: a pull waits there now."""
         if self._closed:
             self._loop.call_soon(self._wake_all)
             return
@@ -163,7 +163,7 @@ class RedisListeners:
         return [keys.wake(*place, partition) for partition in range(self._partitions(place[0]))]
 
     def _ear(self, key: str) -> WakeSubscriber:
-        """Return whoever hears the markers of a key."""
+        """Return the subscriber of a key's markers."""
         channel = self._servers.topology.channel_of(key)
         ear = self._ears.get(channel)
         if ear is None or ear.task.done():
@@ -188,7 +188,7 @@ class RedisListeners:
         return sum(ear.parked is not None for ear in self._ears.values())
 
     def _park(self, markers: Markers, server: ServerInfo) -> ParkedPull | None:
-        """Return the pull of whoever is woken next, when it is certain which place that is."""
+        """Return the pull of the listener that is woken next, when its place is certain."""
         place = next(iter(markers.values()))
         if len(markers) != 1 or self._partitions(place[0]) != 1:
             return None
@@ -198,7 +198,7 @@ class RedisListeners:
         return None
 
     def _answered(self, parked: ParkedPull, marked: Place | None, reply: Any) -> None:
-        """Take what a pull found; when it did not look, whoever waits is woken by the marker."""
+        """Take what a pull found; when it did not look, the marker wakes the next listener."""
         place = (parked.order.queue, parked.order.group)
         pulled = self._fetcher.read(parked, reply)
         if pulled is not None:
@@ -218,7 +218,7 @@ class RedisListeners:
                 ear.unpark()
 
     def _wanted(self, channel: str) -> Markers:
-        """Return the markers of a channel that somebody waits for."""
+        """Return the markers of a channel that a pull waits for."""
         return {
             key: place
             for place, spot in self._spots.items()
@@ -228,13 +228,13 @@ class RedisListeners:
         }
 
     def _heard(self, place: Place, key: str) -> None:
-        """Wake somebody; when nobody waits here any more the marker is for another process."""
+        """Wake a listener; when none waits here any more the marker is for another process."""
         spot = self._spots.get(place)
         if spot is None or not spot.wake_one():
             self._send(("ZADD", key, 0, "w"))
 
     def pass_on(self, places: Iterable[Place]) -> None:
-        """Let another one, here or elsewhere, fetch what somebody was woken for."""
+        """Let another listener, here or elsewhere, fetch what a cancelled one was woken for."""
         for place in places:
             spot = self._spots.get(place)
             if (spot is None or not spot.wake_one()) and not self._closed:

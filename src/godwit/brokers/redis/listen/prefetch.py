@@ -1,8 +1,8 @@
 """Pulls that wait on the server, and what they brought.
 
 Behind the command that waits for a marker a pull is sent: the server runs it the moment the marker comes, so that a
-message is on its way to whoever waits without another round trip. It takes one message that comes alone; anything else
-is told by the marker and pulled as ever. What it leases is kept here for the next pull of whoever waited. When nobody
+message is on its way to the waiting pull without another round trip. It takes a message that comes alone; the rest
+is announced by the marker and pulled as ever. What it leases is kept for the worker's next pull. When none
 asks for it soon, it is handed back.
 """
 
@@ -31,7 +31,7 @@ class ParkedPull(NamedTuple):
 
 
 class PrefetchedPulls:
-    """Sends pulls ahead and keeps what they bring; `hand_back` and `lost` are for what nobody gets."""
+    """Sends pulls ahead and keeps what they bring; `hand_back` and `lost` are for what no pull gets."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class PrefetchedPulls:
             self._hand_back(self._kept.pop(order)[1])
 
     def give_up_all(self) -> None:
-        """Hand everything back: nobody will ask any more."""
+        """Hand everything back: no pull will come any more."""
         for order in list(self._kept):
             self.give_up(order)
         if self._timer is not None:
@@ -93,7 +93,7 @@ class PrefetchedPulls:
             self._timer = None
 
     def hand_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Hand back what came for somebody who is gone."""
+        """Hand back what came for a worker that is gone."""
         self._hand_back(deliveries)
 
     def lost(self, parked: ParkedPull) -> None:
@@ -101,7 +101,7 @@ class PrefetchedPulls:
         self._lost(parked.order, parked.token)
 
     def _look(self) -> None:
-        """Hand back what nobody asked for; one timer for all."""
+        """Hand back what no pull asked for; one timer for all."""
         self._timer = None
         loop = asyncio.get_running_loop()
         for order, (since, _) in list(self._kept.items()):

@@ -1,7 +1,7 @@
 """Hearing markers: one blocking connection for all wake keys that one command may wait for.
 
 On one server that is a single connection, however many wait; in a cluster a command waits for keys of one slot, so
-there is a connection for each queue and partition where somebody waits.
+there is a connection for each queue and partition where a pull waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Markers = Mapping[str, Place]
 
 
 class WakeSubscriber:
-    """Waits for the markers of some wake keys; `wanted` gives those that somebody waits for now."""
+    """Waits for the markers of some wake keys; `wanted` gives those that a pull waits for now."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class WakeSubscriber:
         self.task = self._background.keep("wake-ups", self._hear).task
 
     def look(self, key: str) -> None:
-        """Hear this key's markers too: somebody waits for them now."""
+        """Subscribe to this key's markers too: a pull waits for them now."""
         self._news.set()
         if self._heard and not self._nudged and key not in self._heard:
             self._nudged = True
@@ -86,7 +86,7 @@ class WakeSubscriber:
             await self._unparked.wait()
 
     async def _hear(self) -> None:
-        """Wait for markers as long as anybody listens; come back after every loss of the connection."""
+        """Wait for markers as long as a pull listens; come back after every loss of the connection."""
         failures = 0
         while True:
             try:
@@ -114,7 +114,7 @@ class WakeSubscriber:
                 link.close()
 
     async def _hear_on(self, link: RedisConnection) -> bool:
-        """Hear until the connection breaks, or nobody has wanted anything for a while: then say False."""
+        """Read markers until the connection breaks, or no pull has waited for a while: then return False."""
         link.at_once = self._take
         while True:
             wanted = self._wanted()

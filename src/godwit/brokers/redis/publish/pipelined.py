@@ -61,7 +61,7 @@ class PipelinedPublish:
         self._line: ReservedConnection | None = None
 
     async def answer(self) -> Any:
-        """Return the script's answer to the next chunk; None when it was not sent or nobody knows."""
+        """Return the script's answer to the next chunk; None when it was not sent or its outcome is unknown."""
         self._send()
         replies = self._sent.popleft()
         answer = None

@@ -73,7 +73,7 @@ class RedisPublisher:
                     elif is_ok(answer):
                         given = answered(chunk, answer)
                     else:
-                        # Nothing was stored, or nobody knows: ids make sending it again safe.
+                        # Nothing was stored, or the outcome is unknown: ids make sending it again safe.
                         given = await self.accept(chunk, replicas=replicas)
                 except GodwitError as error:
                     if not receipts:

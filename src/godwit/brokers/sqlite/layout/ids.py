@@ -110,7 +110,7 @@ def _places(row: tuple[int, int, int, bytes | None]) -> list[Place]:
 
 
 class Sweep:
-    """A walk through the ids, a little further with every step, that deletes those nobody needs any more.
+    """A walk through the ids, a little further with every step, that deletes those no longer needed.
 
     Nothing is written when an id comes in, and no index is kept over times: a publish would pay for both.
     """

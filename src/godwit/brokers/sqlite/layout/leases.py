@@ -30,7 +30,7 @@ SELECT_OF_GROUP: Final = f"SELECT {COLUMNS} FROM broker_leases WHERE group_id = 
 
 
 class LeaseRow(msgspec.Struct, array_like=True, gc=False):
-    """One delivery that is not settled yet."""
+    """A delivery that is not settled yet."""
 
     place: int
     run: int

@@ -50,7 +50,7 @@ def group_spec(encoded: bytes) -> GroupSpec:
 
 
 class QueueRow:
-    """One queue with its shard's counters."""
+    """A queue with its shard's counters."""
 
     __slots__ = (
         "at", "bytes", "duplicates", "epoch", "id", "name", "publish_seq", "published", "saved", "seq", "shard_id",
@@ -103,7 +103,7 @@ class QueueRow:
 
 
 class GroupRow:
-    """One group and its counters."""
+    """A group and its counters."""
 
     __slots__ = (
         "ack_prefix", "blocked", "bytes", "cursors", "dead", "delayed", "dropped", "expiring", "explicit", "id",

@@ -97,7 +97,7 @@ class Runs:
         self._cached_bytes = 0
 
     def release(self, ended: Iterable[tuple[int, int]], *, holds: bool = False) -> None:
-        """Count copies out (or, with `holds`, journal chunks) by run, and delete runs that nobody needs any more."""
+        """Count copies out (or, with `holds`, journal chunks) by run, and delete runs that are no longer needed."""
         column = "holds" if holds else "live"
         update = f"UPDATE broker_runs SET {column} = {column} - ? WHERE last = ? RETURNING live, holds"  # noqa: S608
         for last, count in ended:

@@ -1,4 +1,4 @@
-"""One step on one transaction: the queues and groups it touches, the journal chunks it makes, whom it wakes."""
+"""A step on one transaction: the queues and groups it touches, the journal chunks it makes, whom it wakes."""
 
 from __future__ import annotations
 

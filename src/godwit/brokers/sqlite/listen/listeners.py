@@ -20,7 +20,7 @@ from godwit.core.errors import GodwitError
 from godwit.core.tick_phase import until_beat
 
 LOOK_SECONDS: Final = 0.25
-"""How soon to ask the file whether anybody wrote: for wake-ups that got lost, and for clocks that jump."""
+"""How soon to ask the file whether a process wrote: for wake-ups that got lost, and for clocks that jump."""
 SELDOM_SECONDS: Final = 1.0
 """How often to ask while nothing happens: wake-ups get lost where many are sent."""
 
@@ -36,7 +36,7 @@ class WaitTimer:
 
     @property
     def waited_for(self) -> bool:
-        """Whether anybody waits here now."""
+        """Whether a pull waits here now."""
         return any(listener.waits for listener in self.listeners)
 
 
@@ -56,7 +56,7 @@ class SqliteListeners:
 
     @property
     def anybody(self) -> bool:
-        """Whether anybody listens; whoever begins to looks before it waits."""
+        """Whether a pull listens; a new listener looks before it waits."""
         return bool(self._spots)
 
     def listen(self, places: Sequence[Place]) -> LoopListener:
@@ -123,7 +123,7 @@ class SqliteListeners:
                 listener.wake()
             elif count:
                 count -= 1
-                # To the end of the line: the next message is for somebody else.
+                # To the end of the line: the next message is for another listener.
                 del spot.listeners[listener]
                 spot.listeners[listener] = None
                 listener.wake()
@@ -148,7 +148,7 @@ class SqliteListeners:
         self._timer = self._loop.call_at(when, self._look)
 
     def _look(self) -> None:
-        """Check places where something is due, and all when somebody has written."""
+        """Check places where something is due, and all when a process has written."""
         self._timer = None
         waited_for = [(place, spot) for place, spot in self._spots.items() if spot.waited_for]
         if not waited_for:

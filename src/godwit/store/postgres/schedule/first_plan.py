@@ -35,7 +35,7 @@ async def fill(connection: asyncpg.Connection, campaign: str, queue: QueueName, 
         try:
             await _stored(connection, campaign, made, straight=True)
         except asyncpg.UniqueViolationError:
-            # A task that is tried again after it stored some, or somebody who loads the same campaign.
+            # A task that is tried again after it stored some, or another process that loads the same campaign.
             await connection.execute(STAGING)
             await _stored(connection, campaign, made, straight=False)
         count += len(made)
@@ -47,7 +47,7 @@ async def _stored(connection: asyncpg.Connection, campaign: str, made: pa.Binary
         added = await _copied(connection, made, straight=straight)
         if not straight:
             added = int(await connection.fetchval(sql("schedules/load_again")))
-        # Last, so that tasks wait for each other no longer than a commit takes: whoever cancels holds the same row.
+        # Last, so that tasks wait for each other no longer than a commit takes: a cancellation holds the same row.
         if await connection.fetchval(sql("plans/added"), campaign, added) is None:
             raise InvalidSchedule("campaign", f"{campaign!r} was cancelled", "Use another name for a new one.")
         fault_point("plan.adding")

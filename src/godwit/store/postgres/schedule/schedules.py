@@ -198,7 +198,7 @@ class PostgresSchedules:
 async def dropped(
     connection: asyncpg.Connection, ids: Sequence[UUID], published: Sequence[UUID], now: datetime
 ) -> Voided:
-    """Cancel firings that wait, and some in history; those nobody has claimed are gone without a trace."""
+    """Cancel firings that wait, and some in history; unclaimed ones are gone without a trace."""
     waiting = await connection.fetch(sql("schedules/drop"), list(ids))
     return await _recalled(connection, len(waiting), ids, published, now)
 

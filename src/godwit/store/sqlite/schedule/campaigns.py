@@ -30,7 +30,7 @@ TURN_SECONDS: Final = 0.0005
 
 
 class _ShortTurns:
-    """Lets threads take the interpreter from each other ten times as soon, while anybody is inside.
+    """Lets threads take the interpreter from each other ten times as soon, while a load is inside.
 
     Rows are made in one thread and stored by another, which asks for the interpreter after each statement and would
     wait for five milliseconds every time: a third of a load.

@@ -34,7 +34,7 @@ class SqlitePlans:
 
     @asynccontextmanager
     async def alone(self, campaign: str) -> AsyncIterator[bool]:
-        # Nobody waits: whoever names the campaign first may add, and others stage and apply in steps between his.
+        # No load waits: the first to name the campaign may add, and others stage and apply in steps between his.
         yield await self._file.write("planning a campaign", lambda connection: _untouched(connection, campaign))
 
     async def add(self, campaign: str, queue: QueueName, parts: Iterable[pa.RecordBatch]) -> int:

@@ -222,7 +222,7 @@ def _voided(
 
 
 def dropped(connection: sqlite3.Connection, ids: Sequence[UUID], published: Sequence[UUID], now: datetime) -> Voided:
-    """Cancel firings that wait, and some in history; those nobody has claimed are gone without a trace."""
+    """Cancel firings that wait, and some in history; unclaimed ones are gone without a trace."""
     return _voided(connection, len(_run(connection, "drop", _listed(ids))), ids, published, now)
 
 
