@@ -2,7 +2,7 @@
 
 Environment: GODWIT_URL, SAMPLE_RECORD (a file every handler appends to), SAMPLE_SECONDS (how long a handler takes),
 SAMPLE_GO_ON (a file that handlers wait for), SAMPLE_LEASE (in seconds), SAMPLE_RATE (such as `30/s`)
-with SAMPLE_BURST. Lines of the record: a word, the message, the process, and nanoseconds of a clock all processes share.
+with SAMPLE_BURST. Lines of the record: a word, the message, the process, nanoseconds of a clock all processes share.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.waiting import eventually
 mq = MessageQueueManager.from_url()
 RECORD = os.environ["SAMPLE_RECORD"]
 SECONDS = float(os.environ.get("SAMPLE_SECONDS", "0"))
+RATE = os.environ.get("SAMPLE_RATE")
 GO_ON = Path(os.environ["SAMPLE_GO_ON"]) if "SAMPLE_GO_ON" in os.environ else None
 
 
@@ -40,7 +41,9 @@ def record(word: str, message: Message) -> None:
     concurrency=5,
     lease=timedelta(seconds=float(os.environ.get("SAMPLE_LEASE", "1"))),
     retry_policy=RetryPolicy(max_attempts=3, strategy=Strategy.IMMEDIATE),
-    rate=Rate(os.environ["SAMPLE_RATE"], burst=int(os.environ["SAMPLE_BURST"])) if "SAMPLE_RATE" in os.environ else None,
+    rate=Rate(os.environ["SAMPLE_RATE"], burst=int(os.environ["SAMPLE_BURST"]))
+    if "SAMPLE_RATE" in os.environ
+    else None,
 )
 async def charge(message: Message) -> None:
     """Do what the payload says."""

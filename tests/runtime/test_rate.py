@@ -21,7 +21,7 @@ from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.testing import in_memory, run_until_empty
 from tests.runtime.test_kill_nine_of_workers import children
-from tests.runtime.workers import STARTED, Shop
+from tests.runtime.worker_processes import STARTED, SampleWorkers
 from tests.waiting import eventually
 
 
@@ -61,15 +61,15 @@ async def test_without_a_rate_nothing_waits() -> None:
     assert (await started_ms(50))[-1] == 0
 
 
-async def test_worker_processes_keep_it_together_also_when_one_is_killed(shop: Shop) -> None:
+async def test_worker_processes_keep_it_together_also_when_one_is_killed(sample: SampleWorkers) -> None:
     count, burst, per_second = 90, 3, 30
-    await shop.publish(*["work"] * count)
-    with shop.worker("--processes", "3", SAMPLE_RATE=f"{per_second}/s", SAMPLE_BURST=str(burst)) as supervisor:
-        await eventually(lambda: len(shop.recorded("end")) >= count // 3, within=STARTED)
+    await sample.publish(*["work"] * count)
+    with sample.worker("--processes", "3", SAMPLE_RATE=f"{per_second}/s", SAMPLE_BURST=str(burst)) as supervisor:
+        await eventually(lambda: len(sample.recorded("end")) >= count // 3, within=STARTED)
         os.kill(children(supervisor.pid)[0], signal.SIGKILL)
-        await eventually(shop.is_empty, within=timedelta(seconds=100))
-    assert set(shop.recorded("end")) == {f"o{number}" for number in range(count)}
-    began = sorted(int(line.split()[3]) for line in shop.record.read_text().splitlines() if line.startswith("begin "))
+        await eventually(sample.is_empty, within=timedelta(seconds=100))
+    assert set(sample.recorded("end")) == {f"o{number}" for number in range(count)}
+    began = sorted(int(line.split()[3]) for line in sample.record.read_text().splitlines() if line.startswith("begin "))
     seconds = (began[-1] - began[0]) / 1e9
     assert len(began) <= burst + per_second * seconds, f"{len(began)} began within {seconds:.2f} s"
 

@@ -1,4 +1,4 @@
-"""One way to write a SQLite file that several processes share: broker, store and RabbitMQ ledger.
+"""A way to write a SQLite file that several processes share: broker, store and RabbitMQ ledger.
 
 A thread carries out steps in the order they come, several per commit, while it holds a lock beside the file. What is
 particular to an owner comes in: how its file is opened, what its steps work with, and its errors.

@@ -25,7 +25,7 @@ class StepRunner(Protocol):
 
 
 class WriterCall:
-    """One step, who waits for it, and how it ended."""
+    """A step, who waits for it, and how it ended."""
 
     __slots__ = ("abandoned", "carried_out", "deadline", "durable", "error", "future", "lost", "name", "result", "step")
 
@@ -43,7 +43,7 @@ class WriterCall:
         self.future = future
         self.durable = durable
         self.lost = lost
-        """Called with the result when nobody waits for it any more."""
+        """Called with the result when its caller is gone."""
         self.deadline = 0.0
         self.abandoned = False
         self.carried_out = False
@@ -52,7 +52,7 @@ class WriterCall:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody still waits."""
+        """Whether the caller still waits."""
         return not self.abandoned and not self.future.cancelled()
 
 

@@ -65,4 +65,4 @@ def check_header(path: Path) -> None:
     except sqlite3.Error as error:
         if trouble_of(error) is FileTrouble.CORRUPT and "not a database" in str(error):
             raise StorageCorrupt(str(path), "it is not an SQLite database") from error
-        # Anything else shows, and is told, when the file is opened for work.
+        # Anything else shows, and raises, when the file is opened for work.

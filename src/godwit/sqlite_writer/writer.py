@@ -57,7 +57,7 @@ class SqliteWriter:
     async def brief(
         self, name: str, step: Step, *, durable: bool = False, lost: Callable[[Any], None] | None = None
     ) -> Any:
-        """Carry out a step that keeps the processor busy anyway: here and now, when nobody else is at it.
+        """Carry out a step that keeps the processor busy anyway: here and now, when no other step runs.
 
         Two changes of thread cost as much as such a step. Others get their turn of the loop first. A durable one waits
         for the disk too, so it stays on the thread unless the last ones were quick.
@@ -81,7 +81,7 @@ class SqliteWriter:
         return await self.submit(name, step, durable=durable, lost=lost)
 
     def _forsake(self, call: WriterCall) -> None:
-        """Do what is left to do for a call nobody waits for any more."""
+        """Do what is left to do for a call whose caller is gone."""
         if call in self._brief:
             self._brief.remove(call)
         elif call.carried_out and call.error is None and call.lost is not None:

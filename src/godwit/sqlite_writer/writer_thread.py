@@ -226,7 +226,7 @@ class WriterThread:
             else:
                 self._resolve([call])
         for loop, its in by_loop.items():
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed: no caller waits
                 loop.call_soon_threadsafe(self._resolve_in_loop, its)
 
     def _resolve_in_loop(self, calls: list[WriterCall]) -> None:

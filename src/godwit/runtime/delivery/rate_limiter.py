@@ -26,7 +26,7 @@ JITTER_MS: Final = 100
 
 
 class RateLimiter:
-    """One rate as one process keeps it: what is left of its block, and when it may ask for the next one.
+    """A rate as one process keeps it: what is left of its block, and when it may ask for the next one.
 
     A process that dies takes the rest of one block with it. Tokens for which no message came go back, so that a process
     without work keeps none from the others.
@@ -83,7 +83,7 @@ class RateLimiter:
         return 0
 
     def _ask_later(self, at_ms: float) -> None:
-        share = 1 if self._cells.at_once > 1 else 0.05  # a token that nobody asked for in time is lost then
+        share = 1 if self._cells.at_once > 1 else 0.05  # a token that is not asked for in time is lost then
         self._ask_at_ms = at_ms + self._random.random() * min(JITTER_MS, share * self._cells.interval_ms)
 
     async def _write(self, entry: SharedEntry | None, spoken_ms: float) -> bool:

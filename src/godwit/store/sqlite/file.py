@@ -1,4 +1,4 @@
-"""One SQLite file: the writer's thread changes it, a thread of its own reads.
+"""A SQLite file: the writer's thread changes it, a thread of its own reads.
 
 The broker may live in the same file: both queue on the same lock, and its holder may checkpoint.
 """
@@ -81,7 +81,7 @@ class _Steps:
         """Keep nothing: the store remembers no rows."""
 
     def committed(self) -> None:
-        """Wake nobody: no caller waits for rows."""
+        """Do nothing: no caller waits for rows."""
 
 
 class SqliteFile:
@@ -146,7 +146,7 @@ class SqliteFile:
         return await self.look(operation, work)
 
     async def prepared(self) -> None:
-        """Make the file and the schema when they are missing, before somebody else uses them."""
+        """Make the file and the schema when they are missing, before they are used."""
         if self._writer is None:
             await self.write("opening the file", _nothing)
 

@@ -148,7 +148,7 @@ def eviction(facts: RedisFacts) -> Finding:
 
 
 def replicas(facts: RedisFacts) -> Finding:
-    """Data and log on the same disk are lost together."""
+    """Warn when no replica keeps a second copy on another disk."""
     count = facts.number("connected_slaves")
     if not count:
         return note(

@@ -53,11 +53,11 @@ class _Steps:
         """Keep nothing: what was read ends with its step."""
 
     def committed(self) -> None:
-        """Wake nobody: RabbitMQ delivers."""
+        """Do nothing: RabbitMQ itself delivers."""
 
 
 class LedgerFile:
-    """One SQLite file, opened by any number of processes of this machine."""
+    """A SQLite file, opened by any number of processes of this machine."""
 
     def __init__(self, path: Path, *, clock: Clock) -> None:
         self.path = path

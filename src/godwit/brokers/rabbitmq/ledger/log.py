@@ -1,4 +1,4 @@
-"""The ledger's write-ahead log: synced when somebody asks for it, moved into the file when it is long or nobody writes.
+"""The ledger's write-ahead log: synced when a call asks for it, moved into the file when it is long or idle.
 
 Which wait for the disk serves what:
 
@@ -8,7 +8,7 @@ Which wait for the disk serves what:
 - `write_through` waits. It serves the steps after which RabbitMQ has nothing left: dead letters taken over from their
   queue, and letters discarded.
 - A checkpoint waits twice, for the log and for the file. It serves the file itself: without it a power cut would leave
-  a torn one. Steps of everybody wait meanwhile, so it is rare, the log is synced before and without the lock, and the
+  a torn one. All steps wait meanwhile, so it is rare, the log is synced before and without the lock, and the
   sync with which SQLite begins a log anew is taken here and not by the next step.
 """
 
@@ -23,12 +23,12 @@ from godwit.sqlite_writer.connection import short_patience
 from godwit.sqlite_writer.write_ahead_log import WriteAheadLog
 
 LONG_BYTES: Final = 32 << 20
-"""So long may the log grow while somebody writes: some seconds of work, or a few milliseconds to read at a start."""
+"""So long may the log grow while steps are written: some seconds of work, or a few milliseconds to read at a start."""
 SHORT_BYTES: Final = 1 << 20
-"""What is shorter stays when nobody writes: it costs nothing."""
+"""A shorter log stays when the ledger is idle: it costs nothing."""
 IDLE_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 5.0
-"""After somebody who reads the file for long kept the log where it is."""
+"""The pause after a long read of the file kept the log where it is."""
 
 log = get_logger(__name__)
 
@@ -47,7 +47,7 @@ class LedgerLog(WriteAheadLog):
         return self.is_tight
 
     def is_due(self) -> bool:
-        """Say whether the log should be moved into the file now: it is long, or nobody writes, here or elsewhere."""
+        """Say whether the log should be moved into the file now: it is long, or no process writes."""
         size, now = self.size(), time.monotonic()
         if now < self._not_before:
             return False
@@ -56,7 +56,7 @@ class LedgerLog(WriteAheadLog):
         return size > (SHORT_BYTES if now - self._since >= IDLE_SECONDS else LONG_BYTES)
 
     def move(self) -> None:
-        """Move the log into the file and begin it anew; the caller holds the lock, so nobody reads or writes."""
+        """Move the log into the file and begin it anew; the caller holds the lock, so no process reads or writes."""
         connection = self._connection
         try:
             with short_patience(connection):  # a stranger who reads the file must not stop the work
