@@ -8,7 +8,7 @@ from godwit.config.description import BY_TYPE, shown_value
 from godwit.config.fields import field_of
 from godwit.config.keys import GROUP_KEYS, QUEUE_KEYS, RETRY_KEYS, RULE_KEYS, SETTINGS, Key
 from godwit.config.queues import CONSUMER_PARTS, TYPE_PARTS
-from godwit.core.clock import milliseconds
+from godwit.core.durations import written
 from godwit.core.names import GroupName, QueueName
 from godwit.core.settings import TYPE_DEFAULTS, Settings
 from tests.project.specification import ROOT
@@ -35,12 +35,12 @@ def section(title: str) -> str:
     return PAGE.partition(f"\n{title}\n")[2].partition("\n#")[0]
 
 
-def rows_of(title: str) -> list[tuple[str, str, str]]:
-    """Return key, default and unit of the table of a section."""
+def rows_of(title: str) -> list[tuple[str, str]]:
+    """Return key and default of the table of a section."""
     lines = [line for line in section(title).splitlines() if line.startswith("| `")]
     cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
-    assert all(row[3].strip("| ") for row in cells)
-    return [(row[0].strip("| `"), row[1], row[2]) for row in cells]
+    assert all(row[2].strip("| ") for row in cells)
+    return [(row[0].strip("| `"), row[1]) for row in cells]
 
 
 def setting_default(key: Key) -> str:
@@ -79,11 +79,11 @@ def test_every_setting_is_on_the_page_with_its_variables_default_and_unit() -> N
 
 
 def test_every_key_of_a_queue_is_on_the_page() -> None:
-    assert rows_of("## Queues") == [(key.name, queue_default(key), key.unit) for key in QUEUE_KEYS.values()]
+    assert rows_of("## Queues") == [(key.name, queue_default(key)) for key in QUEUE_KEYS.values()]
 
 
 def test_every_key_of_a_group_is_on_the_page() -> None:
-    assert rows_of("### Groups") == [(key.name, group_default(key), key.unit) for key in GROUP_KEYS.values()]
+    assert rows_of("### Groups") == [(key.name, group_default(key)) for key in GROUP_KEYS.values()]
 
 
 def test_every_key_of_a_rule_is_on_the_page() -> None:
@@ -96,11 +96,11 @@ def test_what_a_type_stands_for_is_on_the_page() -> None:
             name.value,
             str(kind.priority),
             str(kind.max_size or "none"),
-            str(milliseconds(kind.ttl) // 1000) if kind.ttl else "none",
+            written(kind.ttl) if kind.ttl else "none",
             str(kind.retry_policy.max_attempts),
             kind.retry_policy.strategy.value,
-            str(milliseconds(kind.retry_policy.initial_delay)),
-            str(milliseconds(kind.retry_policy.max_delay)),
+            written(kind.retry_policy.initial_delay),
+            written(kind.retry_policy.max_delay),
             f"{kind.retry_policy.multiplier:g}",
         ]
         for name, kind in TYPE_DEFAULTS.items()

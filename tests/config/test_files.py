@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from godwit.brokers.rabbitmq.url import Address
+from godwit.cli.args.values import duration
 from godwit.config import load
 from godwit.config.loader import settings_from
 from godwit.config.sources import Document
-from godwit.core.errors import ConfigurationError
+from godwit.core.durations import parse_duration, written
+from godwit.core.errors import ConfigurationError, InvalidSetting
 from godwit.core.failures.retry import Backoff, Strategy
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import JournalBody, Overflow, QueueType
@@ -42,7 +45,7 @@ def test_everything_a_queue_and_a_group_can_say_is_heard() -> None:
         max_size = 10
         max_bytes = 1000
         max_delayed = 5
-        ttl = 60
+        ttl = "1m"
         dead_letter_queue = "dead"
         dedup_window = "1h"
         lanes = 1
@@ -51,7 +54,7 @@ def test_everything_a_queue_and_a_group_can_say_is_heard() -> None:
         journal_max_bytes = 1_000_000
         retry_policy.max_attempts = 4
         retry_policy.backoff_strategy = "linear"
-        retry_policy.initial_delay = 100
+        retry_policy.initial_delay = "100ms"
         retry_policy.max_delay = "1s"
         retry_policy.jitter = 0.2
 
@@ -62,14 +65,14 @@ def test_everything_a_queue_and_a_group_can_say_is_heard() -> None:
         message_ordering = true
         max_crashes = "none"
         max_delivery_attempts = 9
-        backoff = { minimum = 1000, maximum = "1m" }
+        backoff = { minimum = "1s", maximum = "1m" }
         overflow = "drop"
-        lease = 20_000
+        lease = "20s"
         processing_timeout = "90s"
         batch_size = 50
-        batch_timeout = 250
+        batch_timeout = "250ms"
         load_balancing = "round_robin"
-        health_check = { interval = 3000, timeout = 1000 }
+        health_check = { interval = "3s", timeout = "1s" }
         filter = 'type == "order"'
         retry_policy = { max_attempts = 2, by_kind = { timeout = "fixed" } }
 
@@ -114,12 +117,12 @@ def test_groups_are_names_or_tables_and_take_the_rest_from_the_consumer_section(
     settings = read(
         """
         [consumer]
-        lease = 7000
+        lease = "7s"
         queue_order = "strict"
-        health_check = { interval = 4000, timeout = 400 }
+        health_check = { interval = "4s", timeout = "400ms" }
         [[queues]]
         name = "a"
-        consumer_groups = ["one", { name = "two", lease = 9000 }]
+        consumer_groups = ["one", { name = "two", lease = "9s" }]
         [[queues]]
         name = "b"
         """
@@ -168,10 +171,10 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_file() -> None:
 def test_what_a_queue_says_itself_wins_over_variables_for_all_queues() -> None:
     text = """
         [defaults]
-        ttl = 10
+        ttl = "10s"
         [[queues]]
         name = "own"
-        ttl = 20
+        ttl = "20s"
         retry_policy.max_attempts = 9
         [[queues]]
         name = "plain"
@@ -187,23 +190,50 @@ def test_what_a_queue_says_itself_wins_over_variables_for_all_queues() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "ttl", "delay"),
+    ("text", "length"),
     [
-        ("60", timedelta(seconds=60), timedelta(milliseconds=60)),
-        ("1.5", timedelta(seconds=1.5), timedelta(milliseconds=2)),
-        ('"500ms"', timedelta(seconds=0.5), timedelta(seconds=0.5)),
-        ('"30s"', timedelta(seconds=30), timedelta(seconds=30)),
-        ('"5m"', timedelta(minutes=5), timedelta(minutes=5)),
-        ('"1h"', timedelta(hours=1), timedelta(hours=1)),
-        ('"7d"', timedelta(days=7), timedelta(days=7)),
+        ("500ms", timedelta(seconds=0.5)),
+        ("1.5s", timedelta(seconds=1.5)),
+        ("30s", timedelta(seconds=30)),
+        ("5m", timedelta(minutes=5)),
+        ("1h", timedelta(hours=1)),
+        ("7d", timedelta(days=7)),
     ],
 )
-def test_ttl_counts_seconds_and_delays_milliseconds_and_text_names_its_unit(
-    written: str, ttl: timedelta, delay: timedelta
+def test_a_duration_says_the_same_in_the_file_in_a_variable_in_a_url_and_on_the_command_line(
+    text: str, length: timedelta
 ) -> None:
-    (queue,) = read(f'[[queues]]\nname = "a"\nttl = {written}\nretry_policy.initial_delay = {written}').queues
-    assert queue.spec.ttl == ttl
-    assert queue.retry_policy.initial_delay == delay
+    (queue,) = read(f'[[queues]]\nname = "a"\nttl = "{text}"\nretry_policy.initial_delay = "{text}"').queues
+    assert queue.spec.ttl == queue.retry_policy.initial_delay == length
+    assert read("", {"VISIBILITY_TIMEOUT": text}).consumer.lease == length
+    assert read("", None, **{"consumer.lease": text}).consumer.lease == length
+    assert Address.from_url(f"amqp://h?publish_timeout={text}").publish_seconds == length.total_seconds()
+    assert duration(text) == length
+    assert parse_duration(written(length)) == length
+
+
+def test_a_bare_number_is_refused_in_the_file_and_counts_seconds_elsewhere() -> None:
+    for text in ("lease = 15_000", "lease = 0.5", 'lease = "15"'):
+        assert '"' in refused(f"[consumer]\n{text}").remedy
+    assert read("[consumer]\nbatch_timeout = 0").consumer.batch_timeout == timedelta(0)
+    assert read("[monitoring]\nretention_days = 7").monitoring.retention == timedelta(days=7)
+    assert read("", None, **{"consumer.lease": 5}).consumer.lease == timedelta(seconds=5)
+    assert Address.from_url("amqp://h?heartbeat=5").heartbeat == 5
+    assert duration("5") == timedelta(seconds=5)
+
+
+def test_a_number_in_an_old_variable_counts_what_its_specification_says() -> None:
+    settings = read("", {"VISIBILITY_TIMEOUT": "300000", "QUEUE_DEFAULT_TTL": "300"})
+    assert settings.consumer.lease == settings.defaults.ttl == timedelta(minutes=5)
+    thresholds = read("", {"MONITORING_ALERT_THRESHOLDS": '{"processing_time": 2000}'}).monitoring.alert_thresholds
+    assert thresholds.processing_time == timedelta(seconds=2)
+
+
+@pytest.mark.parametrize("option", ["heartbeat", "publish_timeout", "message_ttl", "prefetch", "management"])
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "", "soon", "1e5"])
+def test_an_option_of_a_url_that_is_no_number_is_refused_by_name(option: str, text: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"url option {option}"):
+        Address.from_url(f"amqp://h?{option}={text}")
 
 
 QUEUE = '[[queues]]\nname = "a"\n'
@@ -221,20 +251,27 @@ QUEUE = '[[queues]]\nname = "a"\n'
         ("[consumer]\nzzz = 1", 2, "'consumer.zzz'", "Known here: max_concurrency,"),
         ("consumer = 5", 1, "consumer is 5", "[consumer]"),
         ("[consumer]\n\nlease = 0", 3, "consumer.lease is 0", "above 0"),
-        ("[consumer]\nlease = true", 2, "consumer.lease is True", "milliseconds"),
-        ("[consumer]\nlease = inf", 2, "consumer.lease is inf", "milliseconds"),
-        ("[consumer]\nlease = nan", 2, "consumer.lease is nan", "milliseconds"),
+        (
+            "[consumer]\nlease = 15000",
+            2,
+            "consumer.lease is 15000",
+            'Write it with its unit: "15s" if it counts millisec',
+        ),
+        (QUEUE + "ttl = 3600", 3, "ttl is 3600", 'Write it with its unit: "1h" if it counts seconds'),
+        ("[consumer]\nlease = true", 2, "consumer.lease is True", '"30s"'),
+        ("[consumer]\nlease = inf", 2, "consumer.lease is inf", '"30s"'),
+        ("[consumer]\nlease = nan", 2, "consumer.lease is nan", '"30s"'),
         ('[consumer]\nlease = "15"', 2, "consumer.lease is '15'", '"30s"'),
         ('[consumer]\nmax_concurrency = "10"', 2, "is '10'", "a whole number, 1 or more"),
         ("[consumer]\nhealth_check.timeout = '1h'", 2, "consumer.health_check.timeout is longer than", "Change one"),
-        ("[defaults.retry_policy]\ninitial_delay = 2\nmax_delay = 1", 2, "is longer than", "Change one"),
+        ('[defaults.retry_policy]\ninitial_delay = "2s"\nmax_delay = "1s"', 2, "is longer than", "Change one"),
         ("[defaults]\nretry_policy.jitter = 2", 2, "jitter is 2", "0 to 1"),
         ("[monitoring]\ntracing = 1", 2, "tracing is 1", "true or false"),
         ("[monitoring]\nhttp_port = 0", 2, "http_port is 0", "1 to 65,535"),
         ("queues = 5", 1, "queues is 5", "[[queues]]"),
         ("[queues.a]\nttl = 1", 1, "queues is {", "[[queues]]"),
         ("queues = [5]", 1, "is 5", "Write a table"),
-        ("[[queues]]\nttl = 1", 1, "queues has no name", 'name = "..."'),
+        ("[[queues]]\nlanes = 1", 1, "queues has no name", 'name = "..."'),
         ('[[queues]]\nname = "a b"', 2, "name is 'a b'", "letters, digits"),
         (QUEUE + "max_sise = 1", 3, "there is no key 'max_sise'", "Did you mean max_size?"),
         (QUEUE + "maxSize = 1", 3, "there is no key 'maxSize'", "Did you mean max_size?"),
@@ -250,7 +287,12 @@ QUEUE = '[[queues]]\nname = "a"\n'
         (QUEUE + "[queues.retry_policy]\nmax_attempts = 0", 4, "max_attempts is 0", "1 or more"),
         (QUEUE + "retry_policy.multiplier = 0.5", 3, "multiplier is 0.5", "1 or more"),
         (QUEUE + 'retry_policy.by_kind = { typo = "none" }', 3, "by_kind is {", "network, validation"),
-        (QUEUE + "retry_policy = { initial_delay = 2, max_delay = 1 }", 3, "longer than max_delay", "Raise max_delay"),
+        (
+            QUEUE + 'retry_policy = { initial_delay = "2s", max_delay = "1s" }',
+            3,
+            "longer than max_delay",
+            "Raise max_delay",
+        ),
         (QUEUE + "consumer_groups = []", 3, "queue 'a' has no group", "leave the key out"),
         (QUEUE + 'consumer_groups = "x"', 3, "consumer_groups is 'x'", "[[queues.consumer_groups]]"),
         (QUEUE + 'consumer_groups = [\n"x",\n5]', 5, "is 5", "Write a table"),
@@ -292,7 +334,7 @@ def test_a_queue_that_feeds_a_circle_without_being_in_it_is_not_blamed() -> None
 
 
 def test_every_value_that_was_stated_knows_its_line() -> None:
-    settings = read(QUEUE + "ttl = 5\n[[queues.consumer_groups]]\nname = 'g'\nlease = 9\n", {"MAX_RETRIES": "2"})
+    settings = read(QUEUE + "ttl = '5s'\n[[queues.consumer_groups]]\nname = 'g'\nlease = '9s'\n", {"MAX_RETRIES": "2"})
     origins = settings.origins
     assert origins["queues[a].ttl"] == "godwit.toml:3"
     assert origins["queues[a].priority"] == "type standard"

@@ -210,7 +210,7 @@ async def test_a_handler_that_hangs_in_a_thread_is_no_longer_renewed_past_its_ti
     sample: SampleWorkers, tmp_path: Path
 ) -> None:
     config = tmp_path / "godwit.toml"
-    config.write_text("[consumer]\nprocessing_timeout = 500\nshutdown_grace = 500")
+    config.write_text('[consumer]\nprocessing_timeout = "500ms"\nshutdown_grace = "500ms"')
     letters = QueueName("letters")
     await sample.broker.declare(QueueSpec(name=letters))
     await sample.publish("work", queue=letters)

@@ -149,7 +149,7 @@ def test_a_bad_line_is_named(terminal: Terminal) -> None:
 
 def test_a_scheduler_process_sends_what_is_due_and_leaves_at_sigterm(terminal: Terminal) -> None:
     known = terminal.type("schedule", "add", "mail", '"late"', "--at", "90m").stdout.strip()
-    (terminal.folder / "godwit.toml").write_text("[scheduler]\nlook_ahead = 7200000\n")
+    (terminal.folder / "godwit.toml").write_text('[scheduler]\nlook_ahead = "2h"\n')
     process = subprocess.Popen(
         [sys.executable, "-m", "godwit", "scheduler"],
         cwd=terminal.folder,

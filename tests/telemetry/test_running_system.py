@@ -197,7 +197,7 @@ async def test_a_manager_serves_nothing_unless_told_to(tmp_path: Path) -> None:
 async def test_alerts_reach_log_webhook_and_callables_once_for_all_processes_and_do_not_flap(tmp_path: Path) -> None:
     heard: list[Alert] = []
     with hook() as hooked:
-        text = f'[monitoring]\nalert_webhook = "{hooked.url}"\nmetrics_interval = 30'
+        text = f'[monitoring]\nalert_webhook = "{hooked.url}"\nmetrics_interval = "30ms"'
         environment = {"MONITORING_ALERT_THRESHOLDS": '{"queue_depth": 3}'}
         first, second = (manager(tmp_path, text, **environment) for _ in range(2))
         first.on_alert(heard.append)

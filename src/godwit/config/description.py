@@ -1,4 +1,4 @@
-"""The effective configuration as rows: name, value, unit and where it came from; without secrets."""
+"""The effective configuration as rows: name, value and where it came from; without secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class Described(NamedTuple):
 
     name: str
     value: str
-    unit: str
     origin: str
 
 
@@ -34,7 +33,7 @@ def _queue_rows(settings: Settings) -> Iterator[Described]:
         yield from _rows(settings, queue, QUEUE_KEYS, f"queues[{queue.name}].")
         for number, rule in enumerate(queue.rules, start=1):
             name = f"queues[{queue.name}].routing.rules[{number}]"
-            yield Described(name, f"{rule.condition} -> {rule.target}", "", settings.origins.get(name, "default"))
+            yield Described(name, f"{rule.condition} -> {rule.target}", settings.origins.get(name, "default"))
         for group in queue.groups:
             # A group without a retry policy of its own has its queue's, which is shown there.
             keys = GROUP_KEYS if group.retry_policy is not None else _WITHOUT_RETRY
@@ -44,7 +43,7 @@ def _queue_rows(settings: Settings) -> Iterator[Described]:
 def _rows(settings: Settings, value: Any, keys: Mapping[str, Key], prefix: str) -> Iterator[Described]:
     for name, key in keys.items():
         origin = settings.origins.get(prefix + name, "default")
-        yield Described(prefix + name, shown_value(key, field_of(value, key.path)), key.unit, origin)
+        yield Described(prefix + name, shown_value(key, field_of(value, key.path)), origin)
 
 
 def shown_value(key: Key, value: Any) -> str:

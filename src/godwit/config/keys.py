@@ -55,8 +55,8 @@ class Key:
 
     @property
     def unit(self) -> str:
-        """What a bare number counts."""
-        return self.reader.unit
+        """What a bare number counts in the variables, or in the file where the key's name says it."""
+        return self.reader.unit if self.variables else ""
 
 
 def variables(*names: str) -> tuple[Variable, ...]:
@@ -70,9 +70,9 @@ def by_name(keys: Iterable[Key]) -> Mapping[str, Key]:
 
 
 COUNT: Final = Count()
-MILLISECONDS: Final = Duration()
-MILLISECONDS_OR_ZERO: Final = Duration(least=timedelta(0))
-SECONDS: Final = Duration(unit="s")
+DURATION: Final = Duration()
+DURATION_OR_ZERO: Final = Duration(least=timedelta(0))
+TTL: Final = Duration(unit="s")
 SHARE: Final = Number(most=1)
 PORT: Final = Count(most=65_535)
 REDIS_SCHEMES: Final = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
@@ -85,13 +85,13 @@ ALERTS: Final = "MONITORING_ALERT_THRESHOLDS"
 RETRY_KEYS: Final = (
     Key("retry_policy.max_attempts", COUNT),
     Key("retry_policy.backoff_strategy", Choice(Strategy), field="retry_policy.strategy"),
-    Key("retry_policy.initial_delay", MILLISECONDS_OR_ZERO),
-    Key("retry_policy.max_delay", MILLISECONDS_OR_ZERO),
+    Key("retry_policy.initial_delay", DURATION_OR_ZERO),
+    Key("retry_policy.max_delay", DURATION_OR_ZERO),
     Key("retry_policy.multiplier", Number(least=1)),
     Key("retry_policy.jitter", SHARE),
     Key("retry_policy.by_kind", StrategyByKind()),
     Key("retry_policy.max_postponements", Count(least=0)),
-    Key("retry_policy.postponement_deadline", MILLISECONDS_OR_ZERO),
+    Key("retry_policy.postponement_deadline", DURATION_OR_ZERO),
 )
 
 _RETRY_VARIABLES: Final = {
@@ -106,7 +106,7 @@ SETTINGS: Final = by_name(
         Key("store_url", OrNone(Url()), variables("GODWIT_STORE_URL")),
         Key("app_version", OrNone(TEXT), variables("APP_VERSION")),
         Key("default_queue", OrNone(QUEUE)),
-        Key("defaults.ttl", OrNone(SECONDS), variables("QUEUE_DEFAULT_TTL")),
+        Key("defaults.ttl", OrNone(TTL), variables("QUEUE_DEFAULT_TTL")),
         *(
             Key(
                 f"defaults.{key.name}",
@@ -120,39 +120,39 @@ SETTINGS: Final = by_name(
         Key("consumer.max_concurrency", COUNT, variables("CONSUMER_MAX_CONCURRENCY")),
         Key(
             "consumer.processing_timeout",
-            MILLISECONDS,
+            DURATION,
             variables("CONSUMER_PROCESSING_TIMEOUT", "QUEUE_PROCESSING_TIMEOUT"),
         ),
         Key(
             "consumer.heartbeat_interval",
-            MILLISECONDS,
+            DURATION,
             variables("CONSUMER_HEARTBEAT_INTERVAL", "QUEUE_HEARTBEAT_INTERVAL"),
         ),
-        Key("consumer.health_check.interval", MILLISECONDS, variables("CONSUMER_HEALTH_CHECK_INTERVAL")),
-        Key("consumer.health_check.timeout", MILLISECONDS),
-        Key("consumer.lease", MILLISECONDS, variables("VISIBILITY_TIMEOUT")),
+        Key("consumer.health_check.interval", DURATION, variables("CONSUMER_HEALTH_CHECK_INTERVAL")),
+        Key("consumer.health_check.timeout", DURATION),
+        Key("consumer.lease", DURATION, variables("VISIBILITY_TIMEOUT")),
         Key("consumer.batch_size", COUNT, variables("QUEUE_BATCH_SIZE")),
-        Key("consumer.batch_timeout", MILLISECONDS_OR_ZERO),
+        Key("consumer.batch_timeout", DURATION_OR_ZERO),
         Key("consumer.queue_order", Choice(QueueOrder)),
-        Key("consumer.shutdown_grace", MILLISECONDS_OR_ZERO),
-        Key("monitoring.metrics_interval", MILLISECONDS, variables("MONITORING_METRICS_INTERVAL")),
+        Key("consumer.shutdown_grace", DURATION_OR_ZERO),
+        Key("monitoring.metrics_interval", DURATION, variables("MONITORING_METRICS_INTERVAL")),
         *(
             Key(f"monitoring.alert_thresholds.{name}", reader, (Variable(ALERTS, member=name),))
             for name, reader in (
                 ("queue_depth", COUNT),
                 ("error_rate", SHARE),
                 ("retry_rate", SHARE),
-                ("processing_time", MILLISECONDS),
+                ("processing_time", DURATION),
             )
         ),
-        Key("monitoring.alert_window", MILLISECONDS),
+        Key("monitoring.alert_window", DURATION),
         Key("monitoring.alert_webhook", OrNone(Url(schemes=("https", "http"), whole=False))),
         Key("monitoring.health_thresholds.queue_depth", COUNT),
         Key("monitoring.health_thresholds.retry_rate", SHARE),
-        Key("monitoring.health_thresholds.processing_time", MILLISECONDS),
+        Key("monitoring.health_thresholds.processing_time", DURATION),
         Key(
             "monitoring.retention_days",
-            Duration(unit="d"),
+            Duration(unit="d", bare="d"),
             variables("MONITORING_RETENTION_DAYS"),
             "monitoring.retention",
         ),
@@ -161,18 +161,18 @@ SETTINGS: Final = by_name(
         Key("monitoring.tracing", Flag()),
         Key(
             "scheduler.precision_minutes",
-            Duration(unit="m"),
+            Duration(unit="m", bare="m"),
             variables("SCHEDULER_PRECISION_MINUTES"),
             "scheduler.precision",
         ),
         Key(
             "scheduler.max_future_days",
-            Duration(unit="d"),
+            Duration(unit="d", bare="d"),
             variables("SCHEDULER_MAX_FUTURE_DAYS"),
             "scheduler.max_future",
         ),
-        Key("scheduler.look_ahead", MILLISECONDS),
-        Key("scheduler.cleanup_interval", MILLISECONDS, variables("SCHEDULER_CLEANUP_INTERVAL")),
+        Key("scheduler.look_ahead", DURATION),
+        Key("scheduler.cleanup_interval", DURATION, variables("SCHEDULER_CLEANUP_INTERVAL")),
         Key("scheduler.minute_schedule", CRON, variables("CRON_MINUTE_SCHEDULE")),
         Key("redis.url", OrNone(Url(schemes=REDIS_SCHEMES, bare="redis")), variables("REDIS_URL")),
         Key("redis.host", TEXT, variables("REDIS_HOST")),
@@ -192,8 +192,8 @@ SETTINGS: Final = by_name(
         Key("breaker.failure_threshold", COUNT),
         Key("breaker.failure_rate", SHARE),
         Key("breaker.calls", COUNT),
-        Key("breaker.window", MILLISECONDS),
-        Key("breaker.reset_timeout", MILLISECONDS),
+        Key("breaker.window", DURATION),
+        Key("breaker.reset_timeout", DURATION),
         Key("breaker.half_open_probes", COUNT),
     )
 )
@@ -206,14 +206,14 @@ QUEUE_KEYS: Final = by_name(
         Key("max_size", OrNone(COUNT), field="spec.max_size"),
         Key("max_bytes", OrNone(COUNT), field="spec.max_bytes"),
         Key("max_delayed", OrNone(COUNT), field="spec.max_delayed"),
-        Key("ttl", OrNone(SECONDS), field="spec.ttl"),
+        Key("ttl", OrNone(TTL), field="spec.ttl"),
         Key("dead_letter_queue", OrNone(QUEUE), field="spec.dead_letter_queue"),
-        Key("dedup_window", MILLISECONDS_OR_ZERO, field="spec.dedup_window"),
+        Key("dedup_window", DURATION_OR_ZERO, field="spec.dedup_window"),
         Key("lanes", Count(least=1, most=len(Lane)), field="spec.lanes"),
         Key("partitions", Count(most=MAX_PARTITIONS), field="spec.partitions"),
         Key("min_replicas", Count(least=0), field="spec.min_replicas"),
         Key("journal_body", Choice(JournalBody), field="spec.journal_body"),
-        Key("journal_keep", MILLISECONDS, field="spec.journal_keep"),
+        Key("journal_keep", DURATION, field="spec.journal_keep"),
         Key("journal_max_bytes", COUNT, field="spec.journal_max_bytes"),
         *RETRY_KEYS,
     )
@@ -227,16 +227,16 @@ GROUP_KEYS: Final = by_name(
         Key("message_ordering", Flag(), field="spec.message_ordering"),
         Key("max_crashes", OrNone(COUNT), field="spec.max_crashes"),
         Key("max_delivery_attempts", OrNone(COUNT), field="spec.max_delivery_attempts"),
-        Key("backoff.minimum", MILLISECONDS_OR_ZERO, field="spec.backoff.minimum"),
-        Key("backoff.maximum", MILLISECONDS_OR_ZERO, field="spec.backoff.maximum"),
+        Key("backoff.minimum", DURATION_OR_ZERO, field="spec.backoff.minimum"),
+        Key("backoff.maximum", DURATION_OR_ZERO, field="spec.backoff.maximum"),
         Key("overflow", Choice(Overflow), field="spec.overflow"),
-        Key("lease", MILLISECONDS),
-        Key("processing_timeout", MILLISECONDS),
+        Key("lease", DURATION),
+        Key("processing_timeout", DURATION),
         Key("batch_size", COUNT),
-        Key("batch_timeout", MILLISECONDS_OR_ZERO),
+        Key("batch_timeout", DURATION_OR_ZERO),
         Key("load_balancing", Choice(LoadBalancing)),
-        Key("health_check.interval", MILLISECONDS),
-        Key("health_check.timeout", MILLISECONDS),
+        Key("health_check.interval", DURATION),
+        Key("health_check.timeout", DURATION),
         Key("health_check.callable", OrNone(TEXT)),
         Key("rate", OrNone(RateText())),
         Key("filter", OrNone(TEXT)),

@@ -16,7 +16,7 @@ import msgspec
 from godwit.config.addresses import Url
 from godwit.config.keys import OTHER_WORDS, SETTINGS, Key, Variable
 from godwit.config.toml_lines import Path, lines_of
-from godwit.config.values import HIDDEN, OrNone, Reader, Text, Unreadable
+from godwit.config.values import HIDDEN, OrNone, Reader, Text, Unreadable, numbered
 from godwit.core.errors import ConfigurationError, listed, shown
 
 _LIKE: Final = 0.6
@@ -91,9 +91,9 @@ class Document:
     def _value(self, key: Key, raw: object, path: Path) -> FoundValue:
         try:
             return FoundValue(key.reader.read(raw), Level.FILE, self.where(path))
-        except Unreadable:
+        except Unreadable as error:
             fact = f"{key.name} is {displayed(key.reader, raw)}"
-            raise ConfigurationError(self.where(path), fact, f"Allowed: {key.reader.allowed}.") from None
+            raise ConfigurationError(self.where(path), fact, str(error) or f"Allowed: {key.reader.allowed}.") from None
 
 
 def read_document(file: FilePath) -> Document:
@@ -134,6 +134,7 @@ def from_environment(environment: Mapping[str, str], key: Key) -> FoundValue | N
 def parsed(variable: Variable, key: Key, text: str) -> Any:
     """Return a variable's value, UNSET when its JSON object does not hold the member."""
     reader = variable.reader or key.reader
+    reader = numbered(reader, reader.unit)
     try:
         if variable.member is None:
             return reader.parse(text)
@@ -168,11 +169,12 @@ def from_arguments(arguments: Mapping[str, object], key: Key) -> FoundValue | No
     raw = arguments.get(key.name)
     if raw is None:
         return None
+    reader = numbered(key.reader, "s")  # as everywhere in Python
     try:
-        return FoundValue(key.reader.read(raw), Level.ARGUMENT, "argument")
+        return FoundValue(reader.read(raw), Level.ARGUMENT, "argument")
     except Unreadable:
-        fact = f"{key.name} is {displayed(key.reader, raw)}"
-        raise ConfigurationError("argument", fact, f"Allowed: {key.reader.allowed}.") from None
+        fact = f"{key.name} is {displayed(reader, raw)}"
+        raise ConfigurationError("argument", fact, f"Allowed: {reader.allowed}.") from None
 
 
 def unknown_key(where: str, word: str, prefix: str, known: Collection[str]) -> ConfigurationError:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from godwit.core.durations import FORMS, NotADuration, duration_of, parse_duration, written
 from godwit.core.errors import InvalidArgumentError, InvalidSchedule, InvalidSetting
 from godwit.core.failures.failure import ErrorType
 from godwit.core.failures.retry import Strategy
@@ -18,23 +19,15 @@ from godwit.core.schedule.cron import parse_cron
 
 NONE: Final = "none"
 HIDDEN: Final = "***"
-UNITS: Final = {
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-}
 LONGEST: Final = timedelta(days=36_500)
 _UNIT_WORDS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "d": "days"}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _CRON_FIELDS: Final = 5
 _LONGEST_NUMBER: Final = 40
 
 
 class Unreadable(ValueError):
-    """The value does not have the form its reader allows."""
+    """The value does not have the form its reader allows; its text, if it has one, is the remedy."""
 
 
 class Reader(Protocol):
@@ -42,7 +35,7 @@ class Reader(Protocol):
 
     @property
     def unit(self) -> str:
-        """What a bare number counts; empty when it counts things."""
+        """What a bare number counts in a variable; empty when it counts things."""
         ...
 
     @property
@@ -127,37 +120,54 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """A time span: a bare number counts `unit`, text names its own."""
+    """A time span, written with its unit; `unit` is what a bare number counts in its environment variable.
+
+    `bare` is what one counts in the file: only keys with a unit in their names have it.
+    """
 
     unit: str = "ms"
+    bare: str | None = None
     least: timedelta = timedelta(milliseconds=1)
 
     @property
     def allowed(self) -> str:
         bound = "0 or more" if not self.least else "above 0"
-        return f'{_UNIT_WORDS[self.unit]} as a number, {bound}, or text such as "500ms", "30s", "5m", "1h", "7d"'
+        forms = f"text such as {FORMS}, {bound}"
+        return forms if self.bare is None else f"{_UNIT_WORDS[self.bare]} as a number, {bound}, or {forms}"
 
     def read(self, raw: object) -> timedelta:
-        if isinstance(raw, str):
-            match = _DURATION.fullmatch(raw.strip())
-            if match is None:
-                raise Unreadable
-            span = timed(float(match[1]), match[2])
-        elif isinstance(raw, timedelta):
+        if isinstance(raw, timedelta):
             span = raw
         elif isinstance(raw, int | float) and not isinstance(raw, bool):
-            span = timed(raw, self.unit)
+            span = self._counted(raw)
+        elif isinstance(raw, str):
+            span = _spanned(parse_duration, raw)
         else:
             raise Unreadable
         if not self.least <= span <= LONGEST:
             raise Unreadable
         return span
 
+    def _counted(self, number: float) -> timedelta:
+        if self.bare is not None or not number:
+            return _spanned(duration_of, number, self.bare or self.unit)
+        if not number > 0:
+            raise Unreadable
+        meant = written(_spanned(duration_of, number, self.unit))
+        raise Unreadable(f'Write it with its unit: "{meant}" if it counts {_UNIT_WORDS[self.unit]}.')
+
     def parse(self, text: str) -> timedelta:
-        return self.read(as_number(text) if _NUMBER.fullmatch(text) else text)
+        return replace(self, bare=self.unit).read(as_number(text) if _NUMBER.fullmatch(text) else text)
 
     def show(self, value: timedelta) -> str:
-        return f"{value / UNITS[self.unit]:.15g}"
+        return written(value)
+
+
+def _spanned(read: Callable[..., timedelta], *values: object) -> timedelta:
+    try:
+        return read(*values)
+    except NotADuration:
+        raise Unreadable from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,13 +319,11 @@ def as_number(text: str) -> int | float:
     return int(text) if text.lstrip("+-").isdigit() else float(text)
 
 
-def timed(number: float, unit: str) -> timedelta:
-    """Return so many of a unit, to the millisecond."""
-    try:
-        span = number * UNITS[unit]
-        return timedelta(milliseconds=round(span / UNITS["ms"]))
-    except (OverflowError, ValueError):
-        raise Unreadable from None
+def numbered(reader: Reader, unit: str) -> Reader:
+    """Return a reader for which a bare number counts `unit` where the file would want one."""
+    if isinstance(reader, OrNone):
+        return OrNone(numbered(reader.reader, unit))
+    return replace(reader, bare=reader.bare or unit) if isinstance(reader, Duration) else reader
 
 
 def check_cron(expression: str) -> None:

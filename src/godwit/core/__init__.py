@@ -14,6 +14,7 @@ Modules:
     queues          the specifications of queues and groups
     settings        everything that can be configured, as plain values, and what a queue's type stands for
     limits          limits of instants, durations and counts, the same for every broker and store
+    durations       durations as text, the same everywhere
     rate            rates such as `14/s`, and the arithmetic by which many processes share one
     clock           time as a collaborator; the only reader of the wall clock
     background      the supervisor of background tasks: logs, counts and starts again what ended by an error

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from godwit.core.clock import milliseconds
+from godwit.core.durations import UNITS
 from godwit.core.errors import InvalidSetting
 from godwit.core.limits import as_count
 from godwit.core.names import is_name
@@ -20,8 +22,7 @@ MOST_PER_SECOND: Final = 1_000_000
 LONGEST_PERIOD_MS: Final = 86_400_000
 ROUNDING: Final = 1e-3
 """The part of a token that may be missing: a double keeps an instant of our time to a quarter of a microsecond."""
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TEXT: Final = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{0,6})\s*(ms|s|min|h|d)\s*")
+_TEXT: Final = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{0,6})\s*(ms|s|min|m|h|d)\s*")
 _FORM: Final = "a rate such as '14/s', '600/min' or '5/10s', at most 1,000,000/s and over a day at most"
 
 
@@ -62,7 +63,7 @@ def _interval_ms(rate: object) -> float:
     match = _TEXT.fullmatch(rate) if isinstance(rate, str) else None
     if match is None:
         raise InvalidSetting("rate", rate, _FORM)
-    count, period_ms = int(match[1]), int(match[2] or 1) * _UNITS_MS[match[3]]
+    count, period_ms = int(match[1]), int(match[2] or 1) * milliseconds(UNITS[match[3]])
     if not count or not 0 < period_ms <= LONGEST_PERIOD_MS or count * 1_000 > MOST_PER_SECOND * period_ms:
         raise InvalidSetting("rate", rate, _FORM)
     return period_ms / count

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from godwit.core.durations import FORMS, NotADuration, parse_duration
 from godwit.core.errors import InvalidSetting
 from godwit.core.urls import split_url
 
@@ -69,16 +70,16 @@ class Address:
             vhost=vhost,
             secure=scheme == "amqps",
             cafile=options.get("cafile"),
-            heartbeat=int(_number(options, "heartbeat", HEARTBEAT_SECONDS)),
-            connect_seconds=_number(options, "connect_timeout", 10),
-            publish_seconds=_number(options, "publish_timeout", 30),
+            heartbeat=int(_seconds(options, "heartbeat", HEARTBEAT_SECONDS)),
+            connect_seconds=_seconds(options, "connect_timeout", 10),
+            publish_seconds=_seconds(options, "publish_timeout", 30),
             wait_when_blocked=_choice(options, "blocked", ("wait", "fail")) == "wait",
             namespace=options.get("namespace", ""),
             ledger=Path(options.get("ledger", "godwit-rabbitmq.db")),
-            prefetch=int(_number(options, "prefetch", 0)) or None,
-            max_length=int(_number(options, "max_length", MAX_LENGTH)),
-            management=int(_number(options, "management", MANAGEMENT_PORT)),
-            message_ttl_seconds=_number(options, "message_ttl", MESSAGE_TTL_SECONDS),
+            prefetch=_whole(options, "prefetch", 0) or None,
+            max_length=_whole(options, "max_length", MAX_LENGTH),
+            management=_whole(options, "management", MANAGEMENT_PORT),
+            message_ttl_seconds=_seconds(options, "message_ttl", MESSAGE_TTL_SECONDS),
         )
 
     @property
@@ -113,14 +114,20 @@ def _shown(url: str) -> str:
     return f"{head.partition('://')[0]}://...@{tail}" if at else url
 
 
-def _number(options: dict[str, str], name: str, default: float) -> float:
+def _whole(options: dict[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidSetting(f"url option {name}", text, "a whole number, 0 or more")
+    return int(text)
+
+
+def _seconds(options: dict[str, str], name: str, default: float) -> float:
+    text = options.get(name, str(default))
     try:
-        value = float(options.get(name, default))
-    except ValueError:
-        value = -1
-    if value < 0:
-        raise InvalidSetting(f"url option {name}", options.get(name), "a number, 0 or more")
-    return value
+        return parse_duration(text, bare="s").total_seconds()
+    except NotADuration:
+        allowed = f"seconds as a number, 0 or more, or text such as {FORMS}"
+        raise InvalidSetting(f"url option {name}", text, allowed) from None
 
 
 def _choice(options: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
+from godwit.core.durations import NotADuration, parse_duration
 from godwit.core.errors import InvalidArgumentError
 
-UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "": 1.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 _DURATION_FORMS: Final = "Use a number with a unit: 500ms, 5s, 10m, 2h, 7d."
 
 
@@ -34,13 +32,10 @@ def duration(text: str | timedelta) -> timedelta:
     """Read `500ms`, `5s`, `10m`, `2h`, `7d`; a bare number counts seconds."""
     if isinstance(text, timedelta):  # a default
         return text
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise Misuse(f"{text!r} is not a duration", _DURATION_FORMS)
     try:
-        return timedelta(seconds=float(found[1]) * UNITS[found[2]])
-    except OverflowError:
-        raise Misuse(f"{text!r} is longer than any time there is", _DURATION_FORMS) from None
+        return parse_duration(text, bare="s")
+    except NotADuration:
+        raise Misuse(f"{text!r} is not a duration", _DURATION_FORMS) from None
 
 
 def instant(text: str | datetime) -> datetime:
@@ -62,7 +57,10 @@ def duration_or_instant(text: str | timedelta | datetime) -> timedelta | datetim
     """Read a time from now (`2h`) or an instant (`2030-01-31T09:00:00Z`)."""
     if not isinstance(text, str):
         return text
-    return duration(text) if _DURATION.fullmatch(text.strip()) else instant(text)
+    try:
+        return parse_duration(text, bare="s")
+    except NotADuration:
+        return instant(text)
 
 
 def whole(least: int, most: int) -> Callable[[str | int], int]:

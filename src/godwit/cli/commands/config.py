@@ -54,8 +54,8 @@ def config(
 def table(rows: list[Described]) -> Table:
     """Return the rows as a table."""
     view = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("name", "value", "unit", "origin"):
-        view.add_column(name, no_wrap=name == "unit", overflow="fold")
+    for name in ("name", "value", "origin"):
+        view.add_column(name, overflow="fold")
     for row in rows:
         view.add_row(*map(visible, row))
     return view
