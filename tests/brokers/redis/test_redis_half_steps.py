@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
+from importlib.resources import files
 from typing import Any, Final
 
 import hiredis
+import msgspec
 import pytest
 import redis
 from msgspec import structs
@@ -29,9 +31,10 @@ from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, Overflow, QueueSpec
-from tests.servers.redis import RedisServer, fresh
+from tests.servers.redis import Program, RedisServer, fresh
 
 Q, DEAD, G, KEYED = QueueName("orders"), QueueName("dead"), GroupName("g"), GroupName("keyed")
+DEFAULT: Final = GroupName("default")
 LEASE, SOON = timedelta(seconds=10), timedelta(seconds=5)
 INJECTED: Final = "ERR injected"
 HARNESS: Final = """
@@ -51,6 +54,8 @@ local redis = setmetatable({
 """
 UNIMPORTANT: Final = frozenset({b"w", b"letters"})
 """Fields that may change: numbers of dead letters left out, and what is written to be refused above maxmemory."""
+LUA: Final = files("godwit.brokers.redis") / "lua"
+SHARED: Final = frozenset(name.encode() for name in keys.SHARED)
 Saved = dict[bytes, bytes]
 Stored = dict[bytes, Any]
 
@@ -115,9 +120,11 @@ async def settle_all(prepared: PreparedQueue) -> None:
     await prepared.broker.settle(verbs)
 
 
-async def ack_fast(prepared: PreparedQueue) -> None:
-    acks: list[Settlement] = [Ack(one.ack_id, run_ms=1) for one in prepared.held[2:6]]
-    await prepared.broker.settle([*acks[:2], Ack(prepared.held[0].ack_id, run_ms=1), *acks[2:]])
+async def ack_after_others(prepared: PreparedQueue) -> None:
+    """Ack leases of which another process ended one."""
+    async with RedisBroker(prepared.server.url, now=lambda: str(prepared.clock.now_ms())) as other:
+        await other.settle([HandBack(prepared.held[3].ack_id)])
+    await ack_all(prepared)
 
 
 async def ack_all(prepared: PreparedQueue) -> None:
@@ -187,7 +194,7 @@ SCENES: Final[dict[str, tuple[str, Act]]] = {
     "pull keys that are due": ("pull", lambda prepared: after_all(prepared, lambda: prepared.pull(KEYED, 50))),
     "settle": ("settle", settle_all),
     "ack": ("ack", ack_all),
-    "ack what is gone": ("ack", ack_fast),
+    "ack what is gone": ("ack", ack_after_others),
     "extend": ("extend", lambda prepared: prepared.broker.extend([one.ack_id for one in prepared.held], SOON)),
     "cancel a head": ("cancel", lambda prepared: prepared.broker.cancel(Q, MessageId("a0"))),
     "cancel in lanes": ("cancel", lambda prepared: prepared.broker.cancel(Q, MessageId("b5"))),
@@ -209,19 +216,20 @@ SCENES: Final[dict[str, tuple[str, Act]]] = {
 
 
 @contextmanager
-def recorded(monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> Iterator[list[tuple[Call, Saved]]]:
+def recorded(
+    monkeypatch: pytest.MonkeyPatch, prepared: PreparedQueue, client: redis.Redis
+) -> Iterator[list[tuple[Call, Saved]]]:
     """Record the calls of scripts and, of each, what was stored before."""
     calls: list[tuple[Call, Saved]] = []
-    run, run_each = RedisClient.run, RedisClient.run_each
+    runner = prepared.broker._reach
+    run, run_each = runner.run_script, RedisClient.run_each
 
     def note(name: str, named: Sequence[str], arguments: Sequence[Any], signed: bool) -> None:
         calls.append(((name, [len(named), *named, *arguments, *(["run"] if signed else [])]), saved(client)))
 
-    async def noted(
-        self: RedisClient, name: str, named: Any, arguments: Any, *, signed: bool = False, **more: Any
-    ) -> Any:
+    async def noted(name: str, named: Any, arguments: Any, *, signed: bool = False, **more: Any) -> Any:
         note(name, named, arguments, signed)
-        return await run(self, name, named, arguments, signed=signed, **more)
+        return await run(name, named, arguments, signed=signed, **more)
 
     async def noted_each(self: RedisClient, name: str, each: Any, *, signed: bool = False) -> Any:
         for named, arguments in each:
@@ -229,7 +237,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> Iterator[l
         return await run_each(self, name, each, signed=signed)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RedisClient, "run", noted)
+        patch.setattr(runner, "run_script", noted)
         patch.setattr(RedisClient, "run_each", noted_each)
         yield calls
 
@@ -258,16 +266,41 @@ def stored(client: redis.Redis) -> Stored:
     found: Stored = {}
     for key in names(client):
         kind: Any = client.type(key)
-        if b":wake:" in key:
+        if b":wake:" in key or key in SHARED:
             continue
         if kind == b"hash":
-            found[key] = {field: value for field, value in client.hgetall(key).items() if field not in UNIMPORTANT}
+            found[key] = kept(client.hgetall(key))
         elif kind == b"zset":
             pairs: Any = client.zrange(key, 0, -1, withscores=True)
             found[key] = dict(pairs)
         elif kind == b"stream":
-            found[key] = client.xrange(key)
+            entries: Any = client.xrange(key)
+            found[key] = [fields for _, fields in entries] if b":letters:" in key else entries
+    found[b"shared"] = shared_values(client)
     return {key: value for key, value in found.items() if value}
+
+
+def kept(fields: Any) -> dict[bytes, bytes]:
+    """Return the fields that may not change; the last byte of what a group holds says who was woken."""
+    return {
+        name: value[:-1] if name.startswith(b"g:") else value
+        for name, value in fields.items()
+        if name not in UNIMPORTANT
+    }
+
+
+def shared_values(client: redis.Redis) -> dict[bytes, tuple[int, str]]:
+    """Return the end and the value of all shared values that readers and the upkeep find; numbers may be left out."""
+    values, listed, ends = keys.SHARED
+    fields: Any = client.hgetall(values)
+    found: dict[bytes, tuple[int, str]] = {}
+    for field, packed in fields.items():
+        if field == b"version":
+            continue
+        _, until, value = msgspec.msgpack.decode(packed, type=tuple[int, int, str])
+        if client.zscore(listed, field[1:]) is not None and (not until or client.zscore(ends, field[1:]) == until):
+            found[field] = until, value
+    return found
 
 
 def run(client: redis.Redis, call: Call, failing: int = 0) -> object:
@@ -287,55 +320,95 @@ def commands_of(client: redis.Redis, call: Call) -> int:
     return int(answer)
 
 
+def without_leases(client: redis.Redis, call: Call) -> Stored:
+    """Return what is stored after the first of a script's two steps: a pull keeps what it did because it was due."""
+    name, (many, *words) = call
+    if name == "pull":
+        words[many + 4] = "0"  # the limit
+        run(client, (name, [many, *words]))
+    return stored(client)
+
+
 def check(client: redis.Redis, call: Call, before: Saved) -> int:
-    """Let a script fail at each of its commands; return how many those are."""
+    """Let a script fail at each of its commands; return how often it said so."""
     restore(client, before)
     at_first = stored(client)
+    between = without_leases(client, call)
+    restore(client, before)
     many = commands_of(client, call)
     whole = stored(client)
+    failures = 0
     for number in range(1, many + 1):
         restore(client, before)
         failed = run(client, call, number)
         now = stored(client)
         where = f"{call[0]}, command {number} of {many}, answer {failed!r}"
-        assert now in (at_first, whole), f"half a step: {where}: {difference(at_first, now)}"
+        assert now in (at_first, between, whole), f"half a step: {where}: {nearest(now, at_first, between, whole)}"
         if isinstance(failed, redis.ResponseError):
             assert "injected" in str(failed), where
-        if now == at_first != whole:
+            failures += 1
+        if now != whole:
             again = run(client, call)
             assert not isinstance(again, redis.ResponseError), f"{where}: the next one fails: {again}"
             assert stored(client) == whole, f"{where}: the next one differs: {difference(whole, stored(client))}"
-    return many
+    return failures
+
+
+def nearest(now: Stored, *whole: Stored) -> str:
+    return min((difference(one, now) for one in whole), key=len)
 
 
 def difference(one: Stored, other: Stored) -> str:
+    """Return what differs, of hashes and sorted sets by field."""
+
+    def fields(found: Stored) -> dict[tuple[bytes, bytes], Any]:
+        return {
+            (key, field): value
+            for key, held in found.items()
+            for field, value in (held if isinstance(held, dict) else {b"": held}).items()
+        }
+
+    before, now = fields(one), fields(other)
     return "; ".join(
-        f"{key!r}: {one.get(key)} -> {other.get(key)}"
-        for key in one.keys() | other.keys()
-        if one.get(key) != other.get(key)
+        f"{place}: {before.get(place)} -> {now.get(place)}"
+        for place in before.keys() | now.keys()
+        if before.get(place) != now.get(place)
     )
 
 
 @asynccontextmanager
-async def opened_shop() -> AsyncIterator[PreparedQueue]:
-    server, clock = fresh(), ManualClock()
+async def opened_queue(program: Program = "redis") -> AsyncIterator[PreparedQueue]:
+    server, clock = fresh(program), ManualClock()
     async with RedisBroker(server.url, now=lambda: str(clock.now_ms())) as broker:
         prepared = PreparedQueue(server, broker, clock)
         await prepared.fill()
         yield prepared
 
 
-@pytest.mark.parametrize("scene", SCENES)
+PROGRAMS: Final[tuple[Program, ...]] = ("redis", "valkey")
+ON_VALKEY: Final = ("publish", "pull", "maintain")
+"""Scenes whose scripts take entries of streams back, which newer servers allow in another way."""
+
+
+@pytest.mark.parametrize(
+    ("program", "scene"), [*(("redis", scene) for scene in SCENES), *(("valkey", scene) for scene in ON_VALKEY)]
+)
 async def test_a_script_that_fails_at_any_command_has_done_all_or_nothing(
-    scene: str, monkeypatch: pytest.MonkeyPatch
+    program: Program, scene: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, act = SCENES[scene]
-    async with opened_shop() as prepared:
+    async with opened_queue(program) as prepared:
         with prepared.server.client() as client:
-            with recorded(monkeypatch, client) as calls:
+            with recorded(monkeypatch, prepared, client) as calls:
                 await act(prepared)
             wanted = [(call, before) for call, before in calls if call[0] == name]
             assert sum(check(client, *each) for each in wanted[-2:]) > 2
+
+
+def test_every_script_that_changes_something_is_here() -> None:
+    scripts = {path.name.removesuffix(".lua") for path in LUA.iterdir()}
+    changing = {name for name in scripts if not name.startswith("_")} - {"grown", "snapshot", "stats"}
+    assert {name for name, _ in SCENES.values()} | {"arrive", "arrive_one", "pull_one"} == changing
 
 
 def plain(prepared: PreparedQueue, *messages: Envelope) -> Call:
@@ -347,9 +420,10 @@ def plain(prepared: PreparedQueue, *messages: Envelope) -> Call:
     return name, [len(names), *names, str(prepared.clock.now_ms()), Q, *words]
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("expires", [False, True])
-async def test_a_chunk_that_fails_at_any_command_is_stored_or_not(expires: bool) -> None:
-    async with opened_shop() as prepared:
+async def test_a_chunk_that_fails_at_any_command_is_stored_or_not(expires: bool, program: Program) -> None:
+    async with opened_queue(program) as prepared:
         await prepared.broker.declare(QueueSpec(name=DEAD), [GroupSpec(name=GroupName("second"))])
         await prepared.broker.declare(QueueSpec(name=Q, lanes=4), [GroupSpec(name=G)])
         spans = [SOON * 3, SOON, SOON * 2] if expires else []
@@ -361,10 +435,18 @@ async def test_a_chunk_that_fails_at_any_command_is_stored_or_not(expires: bool)
             assert check(client, plain(prepared, prepared.message("z")), before) > 5
 
 
+async def come_and_gone(prepared: PreparedQueue) -> None:
+    """Let a message come and go: the next one takes the short way."""
+    await prepared.broker.publish([structs.replace(prepared.message("before"), queue=DEAD)])
+    (delivery,) = await prepared.broker.pull(DEAD, DEFAULT, worker="w", limit=1, lease=LEASE)
+    await prepared.broker.settle([Ack(delivery.ack_id, run_ms=1)])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("expires", [False, True])
-async def test_one_message_that_fails_at_any_command_is_stored_or_not(expires: bool) -> None:
-    async with opened_shop() as prepared:
-        await prepared.broker.declare(QueueSpec(name=DEAD, lanes=4))
+async def test_one_message_that_fails_at_any_command_is_stored_or_not(expires: bool, program: Program) -> None:
+    async with opened_queue(program) as prepared:
+        await come_and_gone(prepared)
         known = await prepared.broker._catalog.ask(DEAD)
         envelope = prepared.expiring("x") if expires else prepared.message("x")
         envelope = structs.replace(envelope, queue=DEAD)
@@ -373,14 +455,16 @@ async def test_one_message_that_fails_at_any_command_is_stored_or_not(expires: b
             assert check(client, ("arrive_one", words[2:]), saved(client)) > 4
 
 
-async def test_a_pull_of_one_that_fails_at_any_command_leased_it_or_not() -> None:
-    async with opened_shop() as prepared:
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_pull_of_one_that_fails_at_any_command_leased_it_or_not(program: Program) -> None:
+    async with opened_queue(program) as prepared:
+        await come_and_gone(prepared)
         await prepared.broker.publish([structs.replace(prepared.message("x"), queue=DEAD)])
-        order = PullOrder(DEAD, GroupName("default"), "w", 10_000, 0)
+        order = PullOrder(DEAD, DEFAULT, "w", 10_000, 0)
         with prepared.server.client() as client:
-            client.delete(keys.wake(DEAD, "default"))
+            client.delete(keys.wake(DEAD, DEFAULT))
             _, command = prepared.broker._taker.waiting(order, "run")
-            client.hset(keys.block(DEAD, "default")[0], "run", "run")
+            client.hset(keys.block(DEAD, DEFAULT)[0], "run", "run")
             assert check(client, ("pull_one", command[2:]), saved(client)) > 5
 
 

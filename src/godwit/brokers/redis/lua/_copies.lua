@@ -156,8 +156,7 @@ local to_lanes = {} -- what this step moved to lanes, by publish_seq and group
 local function add_entry(b, lane, id, value)
   redis.call('XADD', KEYS[b + LANE + lane], id, 'e', value)
   undo(function()
-    redis.call('XDEL', KEYS[b + LANE + lane], id)
-    redis.call('XSETID', KEYS[b + LANE + lane], format('%.0f-9%015.0f', saved_pseq, saved_turn))
+    unwrite(KEYS[b + LANE + lane], id, format('%.0f-9%015.0f', saved_pseq, saved_turn))
   end)
 end
 

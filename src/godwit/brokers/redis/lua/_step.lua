@@ -55,10 +55,7 @@ local function store(chunk, rows)
   local id = format('%.0f-0', seq)
   journal_bytes = journal_bytes + #chunk
   redis.call('XADD', journal, id, 'c', chunk)
-  undo(function()
-    redis.call('XDEL', journal, id)
-    redis.call('XSETID', journal, before)
-  end)
+  undo(function() unwrite(journal, id, before) end)
 end
 
 local function write(event, group, worker, depth, rows, count)
@@ -92,8 +89,8 @@ end
 
 -- Count up a field of a hash.
 local function count_up(key, field, number)
-  local reached = redis.call('HINCRBY', key, field, number)
-  undo(function() redis.call('HINCRBY', key, field, -number) end)
+  local reached = tonumber(redis.call('HGET', key, field) or 0) + number
+  put(key, {field, reached})
   return reached
 end
 
@@ -142,7 +139,6 @@ local function save()
     before[at / 2 + 1], g.saved = g.saved, changed[at + 2]
     at = at + 2
   end
-  kept[3], saved_pseq, saved_turn = changed[2], pseq, turn
   undo(function()
     for n = 1, at, 2 do
       local value = before[(n + 1) / 2]
@@ -151,5 +147,6 @@ local function save()
   end)
   for from = 1, at, 2 * MANY do redis.call('HSET', meta, unpack(changed, from, math.min(from + 2 * MANY - 1, at))) end
   delete()
+  kept[3], saved_pseq, saved_turn = changed[2], pseq, turn
   keep()
 end

@@ -1,5 +1,6 @@
 -- Around every script that includes _step.lua: a script that fails half-way is taken back, as if it had never run.
 -- `undo` takes a function that takes one change back. Deletions cannot be: they wait for the end of the step (`drop`).
+--@include _unwrite
 local undone = {}
 local function undo(how) undone[#undone + 1] = how end
 local function keep()

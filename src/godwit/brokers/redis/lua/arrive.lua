@@ -110,7 +110,10 @@ for g = 1, groups do
     else
       local lane = string.byte(used, place) - 48
       if expiry >= group[LANE + lane] then
-        if group[LANE + lane] == 0 then reply = try('ZADD', KEYS[b + 2], expiry, 'L' .. lane) end
+        if group[LANE + lane] == 0 then
+          late[#late + 1], late[#late + 2] = KEYS[b + 2], 'L' .. lane
+          reply = try('ZADD', KEYS[b + 2], expiry, 'L' .. lane)
+        end
         group[LANE + lane] = expiry
         if type(reply) ~= 'table' then reply = try('XADD', stream, ids[i], 'e', entry) end
       else
@@ -132,28 +135,27 @@ for g = 1, groups do
   if problem then break end
   holders = holders .. pack(ARGV[8 + g], group[DEPTH])
 end
+local row
 if not problem then
   local chunk = '\152' .. pack(2, kept[1], seq + 1, now, ARGV[2], pseq + 1) .. holders .. ARGV[8]
   seq, journal_bytes = seq + n * groups, journal_bytes + #chunk
-  local reply = try('XADD', KEYS[2], format('%d-0', seq), 'c', chunk)
-  problem = type(reply) == 'table' and reply
+  row = try('XADD', KEYS[2], format('%d-0', seq), 'c', chunk)
+  problem = type(row) == 'table' and row
   if not problem then
     for g = 1, groups do
       fields[2 * g - 1] = 'g:' .. ARGV[8 + g]
       fields[2 * g] = pack(unpack(held[g], DEPTH, RUNG))
     end
-    reply = try('HSET', meta, 's', pack(seq, now, pseq + n, turn, journal_bytes, published + n, generation, began, until0,
+    local reply = try('HSET', meta, 's', pack(seq, now, pseq + n, turn, journal_bytes, published + n, generation, began, until0,
       until1, until_later), unpack(fields))
     problem = type(reply) == 'table' and reply
-    if problem then
-      call('XDEL', KEYS[2], format('%d-0', seq))
-      call('XSETID', KEYS[2], format('%d-0', seq - n * groups))
-    end
   end
 end
 
 -- A key of another type in the way, which nobody could foresee, leaves nothing behind.
 if problem then
+--@include _unwrite
+  if type(row) == 'string' then unwrite(KEYS[2], row, format('%d-0', seq - n * groups)) end
   for at = 1, #late, 2 do try('ZREM', late[at], late[at + 1]) end
   for g = 1, groups do
     for lane = 3, BLOCK do
@@ -161,7 +163,7 @@ if problem then
       local found = try('XRANGE', stream, pseq + 1, '+')
       for _, entry in ipairs(found) do call('XDEL', stream, entry[1]) end
       -- The number is given again, maybe in the same millisecond: the lane goes on behind all that it was given before.
-      if #found > 0 then call('XSETID', stream, format('%d-9%015d', pseq, began_turn)) end
+      if #found > 0 then unwrite(stream, found[#found][1], format('%d-9%015d', pseq, began_turn)) end
     end
   end
   if window > 0 then call('HDEL', remembered, name, unpack(ARGV, marks + 1, marks + n)) end

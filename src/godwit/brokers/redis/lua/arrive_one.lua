@@ -57,31 +57,32 @@ if rung == 0 then
 end
 if first then call('ZADD', KEYS[7], ARGV[10], 'L' .. ARGV[8]) end
 if window > 0 then
-  if call('HSETNX', KEYS[3 + generation], mark, format('%d', now + window)) == 0 then return 2 end
+  local noted = redis.pcall('HSETNX', KEYS[3 + generation], mark, format('%d', now + window))
+  if noted == 0 then return 2 end
+  if type(noted) == 'table' then
+    if first then call('ZREM', KEYS[7], 'L' .. ARGV[8]) end
+    return noted
+  end
   if generation == 0 then until0 = math.max(until0, now + window) else until1 = math.max(until1, now + window) end
 end
 local chunk = '\152' .. pack(2, kept[1], seq + 1, now, ARGV[2], pseq + 1) .. '\146' .. pack(ARGV[4], depth) .. ARGV[11]
 local stored = redis.pcall('XADD', KEYS[8], id, 'e', ARGV[13])
-local problem = type(stored) == 'table' and stored
+local problem, noted = type(stored) == 'table' and stored, nil
 if not problem then
-  local noted = redis.pcall('XADD', KEYS[2], format('%d-0', seq + 1), 'c', chunk)
+  noted = redis.pcall('XADD', KEYS[2], format('%d-0', seq + 1), 'c', chunk)
   problem = type(noted) == 'table' and noted
   if not problem then
     local saved = redis.pcall('HSET', meta, 's', pack(seq + 1, now, pseq + 1, turn, journal_bytes + #chunk, published + 1,
       generation, began, until0, until1, until_later), field, pack(depth, bytes, leased_bytes, flow, e0, e1, e2, e3, rung))
     problem = type(saved) == 'table' and saved
-    if problem then
-      call('XDEL', KEYS[2], format('%d-0', seq + 1))
-      call('XSETID', KEYS[2], format('%d-0', seq))
-    end
-  end
-  if problem then
-    -- The number is given again, maybe in the same millisecond: the lane goes on behind all that it was given before.
-    call('XDEL', KEYS[8], id)
-    call('XSETID', KEYS[8], format('%d-9%015d', pseq, turn))
   end
 end
 if problem then -- a key of another type in the way, which nobody could foresee, leaves nothing behind
+--@include _unwrite
+  -- The number is given again, maybe in the same millisecond: the lane goes on behind all that it was given before.
+  if type(noted) == 'string' then unwrite(KEYS[2], noted, format('%d-0', seq)) end
+  if type(stored) == 'string' then unwrite(KEYS[8], stored, format('%d-9%015d', pseq, turn)) end
+  if first then call('ZREM', KEYS[7], 'L' .. ARGV[8]) end
   if window > 0 then call('HDEL', KEYS[3 + generation], mark) end
   return problem
 end

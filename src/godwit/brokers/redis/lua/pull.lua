@@ -44,7 +44,7 @@ if outage or math.min(lease_due, delay_due, expiry_due) <= now then
   look_after()
   -- Care may have changed it: read again what is needed.
   leased = redis.call('ZCARD', KEYS[b + LEASES])
-  conf[2] = redis.call('HGET', state, 'shortest')
+  conf[1], conf[2], conf[3] = now, redis.call('HGET', state, 'shortest'), run
   lease_due, delay_due, expiry_due = first(LEASES), first(DELAYED), first(EXPIRING)
   if expiry_due <= now then limit = 0 end -- more has expired than one call may bury: nothing goes before it
 end

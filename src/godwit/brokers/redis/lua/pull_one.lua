@@ -40,10 +40,11 @@ local member = source .. ref .. ':' .. token
 local chunk = '\155' .. pack(3, kept[1], seq + 1, now, ARGV[2], name, worker, depth, token, now + length) .. '\145\149'
   .. pack(source .. ref) .. string.sub(value, from + 1, till)
 call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
+local noted
 local ok, problem = pcall(function()
   call('ZADD', KEYS[4], format('%d', now + length), member)
   call('HSET', KEYS[5], token, pack({worker, now, length}))
-  call('XADD', KEYS[2], format('%d-0', seq + 1), 'c', chunk)
+  noted = call('XADD', KEYS[2], format('%d-0', seq + 1), 'c', chunk)
   if leased > 0 and shortest and shortest <= length then length = shortest end
   call('HSET', KEYS[3], 'looked', format('%d', now), 'pulls', (conf[4] or 0) + 1, 'shortest', length, cursor, ref)
   call('HSET', meta, 's', pack(seq + 1, now, pseq, turn, journal_bytes + #chunk, published, generation, began, until0, until1,
@@ -53,8 +54,8 @@ if not ok then -- what fails half-way leaves nothing behind
   local try, before = redis.pcall, {looked = conf[1], pulls = conf[4], shortest = conf[2], [cursor] = conf[7]}
   try('ZREM', KEYS[4], member)
   try('HDEL', KEYS[5], token)
-  try('XDEL', KEYS[2], format('%d-0', seq + 1))
-  try('XSETID', KEYS[2], format('%d-0', seq))
+--@include _unwrite
+  if noted then unwrite(KEYS[2], noted, format('%d-0', seq)) end
   for _, name in ipairs({'looked', 'pulls', 'shortest', cursor}) do
     if before[name] then try('HSET', KEYS[3], name, before[name]) else try('HDEL', KEYS[3], name) end
   end
