@@ -32,8 +32,8 @@ MUTANTS: Final = (
     Mutant(
         name="redis: outages add up",
         file="brokers/redis/lua/_care.lua",
-        old="    local deadline = now + c.length\n    if c.length < gap and tonumber(open[n + 1]) < deadline then\n",
-        new="    local deadline = tonumber(open[n + 1]) + c.length\n    if c.length < gap then\n",
+        old="    local deadline = c and at + c.length\n",
+        new="    local deadline = c and c.deadline + c.length\n",
         tests=conformance("redis", (ADDING_UP, LONG_OUTAGE)),
     ),
     Mutant(

@@ -19,9 +19,9 @@ def seen_by(*names: str) -> tuple[str, ...]:
 MUTANTS: Final = (
     Mutant(
         name="redis: an ack is not fenced by its lease",
-        file="brokers/redis/lua/settle.lua",
-        old="  if not conf or redis.call('ZSCORE', KEYS[b + LEASES], member) == false then\n",
-        new="  if not conf or at_member(b, member) == nil then\n",
+        file="brokers/redis/lua/_copies.lua",
+        old="  if not score then return nil end\n",
+        new="  score = score or 0\n",
         tests=(f"{OUTAGES}test_a_late_ack_of_a_second_delivery_does_not_settle_the_third",),
     ),
     Mutant(
@@ -81,7 +81,7 @@ MUTANTS: Final = (
     Mutant(
         name="redis: an acked message stays in its stream",
         file="brokers/redis/lua/ack.lua",
-        old="    redis.call('XDEL', KEYS[b + LANE + from - 48], ...)\n",
+        old="      drop('XDEL', KEYS[b + LANE + from - 48], ARGV[refs + i])\n",
         new="",
         tests=(f"{OUTAGES}test_a_full_server_refuses_publishes_drains_and_takes_publishes_again",),
     ),
@@ -95,8 +95,8 @@ MUTANTS: Final = (
     Mutant(
         name="redis: an outage counts as a crash",
         file="brokers/redis/lua/_care.lua",
-        old="    if conf.fo == '1' and gap > tonumber(conf.shortest or 0) then changes = forgive(b, name, gap) end\n",
-        new="",
+        old="    if conf.fo == '1' and gap > tonumber(conf.shortest or 0) then\n",
+        new="    if false then\n",
         tests=(f"{OUTAGES}test_a_lease_that_ran_out_while_the_server_was_away_is_moved_not_taken_back",),
     ),
     Mutant(
@@ -151,7 +151,7 @@ MUTANTS: Final = (
     Mutant(
         name="redis: what expires in order is never looked for",
         file="brokers/redis/lua/arrive.lua",
-        old="        if group[LANE + lane] == 0 then reply = try('ZADD', KEYS[b + 2], expiry, 'L' .. lane) end\n",
+        old="          reply = try('ZADD', KEYS[b + 2], expiry, 'L' .. lane)\n",
         new="",
         tests=seen_by("promise_09_expiry.py::test_a_message_past_its_expiry_is_a_dead_letter_and_not_delivered"),
     ),
