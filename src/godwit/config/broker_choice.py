@@ -22,7 +22,7 @@ def choose_broker_url(found: Mapping[str, FoundValue]) -> FoundValue:
     (GODWIT_URL), then redis.url (REDIS_URL) or rabbitmq.url (RABBITMQ_URL), never both, then redis.host (REDIS_HOST).
     """
     named = sorted(
-        ((said.level, _RANK[key], key) for key, said in found.items() if key in _RANK and said.value is not None)
+        ((given.level, _RANK[key], key) for key, given in found.items() if key in _RANK and given.value is not None)
     )
     if not named:
         return FoundValue(DEFAULT_BROKER_URL, Level.DEFAULT, "default")
@@ -42,13 +42,13 @@ def choose_broker_url(found: Mapping[str, FoundValue]) -> FoundValue:
 
 
 def _redis_url(key: str, found: Mapping[str, FoundValue]) -> str:
-    said = {name: found[f"redis.{name}"].value if f"redis.{name}" in found else None for name in _REDIS_PARTS}
+    given = {name: found[f"redis.{name}"].value if f"redis.{name}" in found else None for name in _REDIS_PARTS}
     url = (
         found[key].value
         if key == "redis.url"
-        else redis_address(found[key].value, said["port"] or RedisSettings().port)
+        else redis_address(found[key].value, given["port"] or RedisSettings().port)
     )
-    return with_account(url, password=said["password"], db=said["db"])
+    return with_account(url, password=given["password"], db=given["db"])
 
 
 def with_account(url: str, *, password: str | None, db: int | None) -> str:

@@ -38,12 +38,12 @@ def settings_from(document: Document, environment: Mapping[str, str], arguments:
     in_file = document.read(document.tables, (), SETTINGS, ("queues",))
     found: dict[str, FoundValue] = {}
     for name, key in SETTINGS.items():
-        said = from_arguments(arguments, key) or from_environment(environment, key)
-        if said is not None or name in in_file:
-            found[name] = said or in_file[name]
+        given = from_arguments(arguments, key) or from_environment(environment, key)
+        if given is not None or name in in_file:
+            found[name] = given or in_file[name]
     broker = choose_broker_url(found)
-    settings = with_fields(Settings(), [(SETTINGS[name].path, said.value) for name, said in found.items()])
-    origins = {name: said.origin for name, said in found.items()} | {"broker_url": broker.origin}
+    settings = with_fields(Settings(), [(SETTINGS[name].path, given.value) for name, given in found.items()])
+    origins = {name: given.origin for name, given in found.items()} | {"broker_url": broker.origin}
     settings = replace(settings, broker_url=broker.value, origins=origins)
     settings = _with_health_check(_with_store(settings))
     _check(settings)

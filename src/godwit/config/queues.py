@@ -53,13 +53,13 @@ class QueueReader:
         return tuple(queues)
 
     def _queue(self, table: object, path: Path) -> QueueConfiguration:
-        said = self._document.read(table, path, QUEUE_KEYS, QUEUE_PARTS)
-        name = QueueName(self._needed(said, "name", path))
-        kind: QueueType = said["type"].value if "type" in said else QueueType.STANDARD
+        given = self._document.read(table, path, QUEUE_KEYS, QUEUE_PARTS)
+        name = QueueName(self._needed(given, "name", path))
+        kind: QueueType = given["type"].value if "type" in given else QueueType.STANDARD
         base = self._settings.queue(name, type=kind)
-        policy = self._retry_policy(said, base.retry_policy, path)
-        queue = self._filled(base, said, QUEUE_KEYS, path)
-        self._note_queue(name, kind, said)
+        policy = self._retry_policy(given, base.retry_policy, path)
+        queue = self._filled(base, given, QUEUE_KEYS, path)
+        self._note_queue(name, kind, given)
         tables: dict[str, Any] = table if isinstance(table, dict) else {}
         return QueueConfiguration(
             spec=queue.spec,
@@ -86,16 +86,16 @@ class QueueReader:
         return tuple(groups)
 
     def _group(self, queue: QueueName, policy: RetryPolicy, table: object, path: Path) -> GroupConfiguration:
-        said = self._document.read(table, path, GROUP_KEYS)
-        name = GroupName(self._needed(said, "name", path))
+        given = self._document.read(table, path, GROUP_KEYS)
+        name = GroupName(self._needed(given, "name", path))
         base = self._settings.group(name)
-        if any(key.startswith("backoff.") for key in said):
+        if any(key.startswith("backoff.") for key in given):
             base = with_fields(base, [(("spec", "backoff"), Backoff())])
-        group = self._filled(base, said, GROUP_KEYS, path)
-        if any(key.startswith("retry_policy.") for key in said):
-            own = self._retry_policy(said, policy, path)
+        group = self._filled(base, given, GROUP_KEYS, path)
+        if any(key.startswith("retry_policy.") for key in given):
+            own = self._retry_policy(given, policy, path)
             group = with_fields(group, [(("retry_policy",), own)])
-        if group.health_check.timeout > group.health_check.interval and "health_check.timeout" not in said:
+        if group.health_check.timeout > group.health_check.interval and "health_check.timeout" not in given:
             group = with_fields(group, [(("health_check", "timeout"), group.health_check.interval)])
         if group.health_check.timeout > group.health_check.interval:
             remedy = "Give the answer less time than lies between two questions."
@@ -103,20 +103,20 @@ class QueueReader:
             raise ConfigurationError(self._document.where(path), problem, remedy)
         for key in GROUP_KEYS:
             origin = self._settings.origins.get(f"consumer.{key}") if key in CONSUMER_PARTS else None
-            self._note(f"queues[{queue}].consumer_groups[{name}].{key}", said.get(key), origin)
+            self._note(f"queues[{queue}].consumer_groups[{name}].{key}", given.get(key), origin)
         return group
 
     def _rules(self, queue: QueueName, listed_rules: object, path: Path) -> tuple[RoutingRule, ...]:
         rules: list[RoutingRule] = []
         for here, table in self._tables(path, listed_rules):
-            said = self._document.read(table, here, RULE_KEYS)
-            condition, target = (self._needed(said, key, here) for key in RULE_KEYS)
-            self.origins[f"queues[{queue}].routing.rules[{len(rules) + 1}]"] = said["condition"].origin
+            given = self._document.read(table, here, RULE_KEYS)
+            condition, target = (self._needed(given, key, here) for key in RULE_KEYS)
+            self.origins[f"queues[{queue}].routing.rules[{len(rules) + 1}]"] = given["condition"].origin
             rules.append(RoutingRule(condition=condition, target=QueueName(target)))
         return tuple(rules)
 
-    def _retry_policy(self, said: Mapping[str, FoundValue], base: RetryPolicy, path: Path) -> RetryPolicy:
-        stated = {key.path[-1]: said[key.name].value for key in RETRY_KEYS if key.name in said}
+    def _retry_policy(self, given: Mapping[str, FoundValue], base: RetryPolicy, path: Path) -> RetryPolicy:
+        stated = {key.path[-1]: given[key.name].value for key in RETRY_KEYS if key.name in given}
         policy = RetryChanges(**stated).applied_to(base)
         if policy.initial_delay > policy.max_delay:
             problem = f"initial_delay ({policy.initial_delay}) is longer than max_delay ({policy.max_delay})"
@@ -124,19 +124,21 @@ class QueueReader:
             raise ConfigurationError(where, problem, "Raise max_delay or lower initial_delay.")
         return policy
 
-    def _filled(self, base: T, said: Mapping[str, FoundValue], keys: Mapping[str, Key], path: Path) -> T:
+    def _filled(self, base: T, given: Mapping[str, FoundValue], keys: Mapping[str, Key], path: Path) -> T:
         """Return `base` with what was said; a combination that a spec refuses is blamed on the key it names."""
-        pairs = [(keys[name].path, found.value) for name, found in said.items() if not name.startswith("retry_policy.")]
+        pairs = [
+            (keys[name].path, found.value) for name, found in given.items() if not name.startswith("retry_policy.")
+        ]
         try:
             return with_fields(base, pairs)
         except InvalidArgumentError as error:
             setting = getattr(error, "setting", "")
             raise ConfigurationError(self._document.where((*path, setting)), error.fact, error.remedy) from None
 
-    def _needed(self, said: Mapping[str, FoundValue], key: str, path: Path) -> str:
-        if key not in said:
+    def _needed(self, given: Mapping[str, FoundValue], key: str, path: Path) -> str:
+        if key not in given:
             raise ConfigurationError(self._document.where(path), f"{path[-2]} has no {key}", f'Write {key} = "...".')
-        return str(said[key].value)
+        return str(given[key].value)
 
     def _tables(self, path: Path, items: object) -> Iterable[tuple[Path, object]]:
         if not isinstance(items, list):
@@ -176,12 +178,12 @@ class QueueReader:
                 circle = " -> ".join((*way, queue.name))
                 raise ConfigurationError(where, f"dead letters go round: {circle}", "Let the last one have none.")
 
-    def _note_queue(self, name: QueueName, type: QueueType, said: Mapping[str, FoundValue]) -> None:
+    def _note_queue(self, name: QueueName, type: QueueType, given: Mapping[str, FoundValue]) -> None:
         for key in QUEUE_KEYS:
             origin = self._settings.origins.get(f"defaults.{key}")
             if origin is None and key in TYPE_PARTS:
                 origin = f"type {type.value}"
-            self._note(f"queues[{name}].{key}", said.get(key), origin)
+            self._note(f"queues[{name}].{key}", given.get(key), origin)
 
     def _note(self, name: str, found: FoundValue | None, otherwise: str | None) -> None:
         origin = otherwise if found is None else found.origin

@@ -112,15 +112,15 @@ def read_document(file: FilePath) -> Document:
 
 def from_environment(environment: Mapping[str, str], key: Key) -> FoundValue | None:
     """Return what the variables of a key say; an empty one says nothing."""
-    said = [
+    given = [
         (variable.name, parsed(variable, key, text))
         for variable in key.variables
         if (text := environment.get(variable.name, "").strip())
     ]
-    said = [(name, value) for name, value in said if value is not msgspec.UNSET]
-    if not said:
+    given = [(name, value) for name, value in given if value is not msgspec.UNSET]
+    if not given:
         return None
-    (first, value), *others = said
+    (first, value), *others = given
     for other, differing in others:
         if key.must_agree and differing != value:
             raise ConfigurationError(

@@ -95,7 +95,7 @@ def gather(path: Path) -> SqliteFacts:
             )
             mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
             checked = page * pages <= QUICK_CHECK_BYTES
-            said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) if checked else "ok"
+            verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) if checked else "ok"
     except sqlite3.DatabaseError as error:
         raise translated(error, path, "examining the file") from error
     mounts = MOUNTS.read_text(errors="surrogateescape") if MOUNTS.exists() else ""
@@ -111,7 +111,7 @@ def gather(path: Path) -> SqliteFacts:
         disk_total=disk.total,
         writable=os.access(path, os.W_OK) and os.access(path.parent, os.W_OK),
         sync_seconds=_sync_seconds(path.parent),
-        broken=None if said == "ok" else said,
+        broken=None if verdict == "ok" else verdict,
         checked=checked,
     )
 

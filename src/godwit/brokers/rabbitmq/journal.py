@@ -47,16 +47,16 @@ class JournalForwarder:
 
     async def _tell(self, shard: str) -> int:
         after = (await self._ledger.step(lambda tx: queries.committed(tx, READER))).get(shard)
-        told = 0
+        forwarded = 0
         while True:
             chunks = [decode_chunk(data) for data in await self._read(shard, after)]
             if not chunks:
-                return told
+                return forwarded
             seen: Seen = set() if shard in self._certain else await self._end_of(shard)
             steps = [step for chunk in chunks if (step := _step(chunk, shard, after, seen)).rows]
             if steps:
                 await self._writer.append(shard, steps)
-            told += sum(len(step.rows) for step in steps)
+            forwarded += sum(len(step.rows) for step in steps)
             after = Position(chunks[-1].epoch, chunks[-1].last_seq)
             await self._commit(shard, after)
             self._certain.add(shard)

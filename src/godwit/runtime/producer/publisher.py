@@ -134,11 +134,11 @@ class Publisher:
             self._count_one(envelopes[0], fresh=receipts is None or receipts[0].fresh, seconds=seconds)
             return
         if receipts is None or all(map(_FRESH, receipts)):
-            told = envelopes
+            newly_accepted = envelopes
         else:
-            told = [one for one, its in zip(envelopes, receipts, strict=True) if its.fresh]
-        accepted = len(told)
-        fresh = Counter(map(_QUEUE_AND_TYPE, told)) if _differ(told) else {_QUEUE_AND_TYPE(told[0]): accepted}
+            newly_accepted = [one for one, its in zip(envelopes, receipts, strict=True) if its.fresh]
+        accepted = len(newly_accepted)
+        fresh = Counter(map(_QUEUE_AND_TYPE, newly_accepted)) if _differ(newly_accepted) else {_QUEUE_AND_TYPE(newly_accepted[0]): accepted}
         if accepted < len(envelopes):
             self._counts.repeated(len(envelopes) - accepted)
         for (queue, _), count in fresh.items():

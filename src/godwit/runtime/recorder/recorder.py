@@ -98,10 +98,10 @@ class Recorder:
         self._measure(shards, looked_ms, recorded)
         return recorded
 
-    async def _record(self, told: Mapping[str, list[bytes]]) -> None:
+    async def _record(self, chunks: Mapping[str, list[bytes]]) -> None:
         """Record what was read, together if that can be, and shard by shard where it cannot."""
         positions = self._positions or {}
-        pieces: list[Piece] = [(shard, positions.get(shard), map(decode_chunk, data)) for shard, data in told.items()]
+        pieces: list[Piece] = [(shard, positions.get(shard), map(decode_chunk, data)) for shard, data in chunks.items()]
         try:
             for batch in batches(pieces):
                 fault_point("recorder.read")
@@ -112,7 +112,7 @@ class Recorder:
             log.warning("a batch cannot be recorded as a whole", error=error_text(error))
         else:
             return
-        for shard, data in told.items():
+        for shard, data in chunks.items():
             await self._record_apart(shard, data)
 
     async def _carry_out(self, batch: Batch) -> None:
@@ -161,13 +161,13 @@ class Recorder:
             and not self.troubles.rests(shard)
         }
         share = max(1, self._batch_rows // max(1, len(grown)))
-        told: dict[str, list[bytes]] = {}
+        chunks: dict[str, list[bytes]] = {}
         failed: dict[str, Exception] = {}
         for shard, ends in grown.items():
             before = positions.get(shard)
             try:
                 try:
-                    told[shard] = await self._chunks(shard, before, ends, share)
+                    chunks[shard] = await self._chunks(shard, before, ends, share)
                 except JournalLost as lost:
                     await self._resync.start_over(shard, before, ends, lost)
             except (_Overtaken, StoreError):
@@ -178,7 +178,7 @@ class Recorder:
             raise next(iter(failed.values()))  # it is not one shard: the broker is away
         for shard, problem in failed.items():
             self.troubles.began(shard, problem)
-        return told
+        return chunks
 
     def _is_overwritten(self, shard: str) -> bool:
         return self._overwritten is not None and shard in self._overwritten

@@ -122,9 +122,9 @@ class MessageScheduler:
                 raise InvalidSchedule(
                     "deliver_at", "is given beside cron", "Use one of them; starts_at says from when."
                 )
-            said = {name: getattr(own, name) for name in _OWN if getattr(own, name) is not None}
+            own_options = {name: getattr(own, name) for name in _OWN if getattr(own, name) is not None}
             zone = timezone if cron is not None else own.timezone
-            added = await self.add(message, **{**said, **options, "cron": cron or own.cron, "timezone": zone})
+            added = await self.add(message, **{**own_options, **options, "cron": cron or own.cron, "timezone": zone})
             return added.id
         due = own.deliver_at if deliver_at is None else deliver_at
         if due is None or options:

@@ -180,7 +180,7 @@ async def _merged(connection: asyncpg.Connection, batch: LoadBatch) -> int:
 
 
 async def _copied(connection: asyncpg.Connection, table: str, batch: LoadBatch, *, schema: str | None = None) -> int:
-    said: str = await connection.copy_to_table(
+    status: str = await connection.copy_to_table(
         table, source=batch.sent(), columns=COLUMNS, schema_name=schema, format="binary"
     )
-    return int(said.rsplit(maxsplit=1)[-1])
+    return int(status.rsplit(maxsplit=1)[-1])

@@ -95,9 +95,9 @@ def _side_by_side(pieces: Sequence[bytes | np.ndarray], size: int) -> pa.Array:
     width = sum(len(piece) if isinstance(piece, bytes) else piece.shape[1] for piece in pieces)
     matrix, place = np.empty((size, width), np.uint8), 0
     for piece in pieces:
-        told = np.frombuffer(piece, np.uint8) if isinstance(piece, bytes) else piece
-        matrix[:, place : place + told.shape[-1]] = told
-        place += told.shape[-1]
+        taken = np.frombuffer(piece, np.uint8) if isinstance(piece, bytes) else piece
+        matrix[:, place : place + taken.shape[-1]] = taken
+        place += taken.shape[-1]
     offsets = np.arange(size + 1, dtype=np.int32) * width
     return pa.Array.from_buffers(pa.binary(), size, [None, pa.py_buffer(offsets), pa.py_buffer(matrix)])
 

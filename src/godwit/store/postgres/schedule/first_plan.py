@@ -74,10 +74,10 @@ async def _copy(
     *,
     schema: str | None = None,
 ) -> int:
-    said: str = await connection.copy_to_table(
+    status: str = await connection.copy_to_table(
         table, source=_whole(made), columns=columns, schema_name=schema, format="binary", timeout=_PATIENCE_SECONDS
     )
-    return int(said.rsplit(maxsplit=1)[-1])
+    return int(status.rsplit(maxsplit=1)[-1])
 
 
 async def _whole(made: Iterable[pa.BinaryArray]) -> AsyncIterator[bytes | memoryview]:
