@@ -138,7 +138,11 @@ class Publisher:
         else:
             newly_accepted = [one for one, its in zip(envelopes, receipts, strict=True) if its.fresh]
         accepted = len(newly_accepted)
-        fresh = Counter(map(_QUEUE_AND_TYPE, newly_accepted)) if _differ(newly_accepted) else {_QUEUE_AND_TYPE(newly_accepted[0]): accepted}
+        fresh = (
+            Counter(map(_QUEUE_AND_TYPE, newly_accepted))
+            if _differ(newly_accepted)
+            else {_QUEUE_AND_TYPE(newly_accepted[0]): accepted}
+        )
         if accepted < len(envelopes):
             self._counts.repeated(len(envelopes) - accepted)
         for (queue, _), count in fresh.items():
