@@ -12,14 +12,14 @@ import pytest
 from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis.inbox import read_entries
-from godwit.core.errors import QueueFull
+from godwit.core.errors import BrokerUnavailable, QueueFull
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.chunks import decode_chunk
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import RedisServer, fresh
-from tests.waiting import soon
+from tests.waiting import eventually, soon
 
 STREAM, GROUP = "telemetry-stream", "collectors"
 LEASE = timedelta(seconds=15)
@@ -167,3 +167,96 @@ async def test_a_key_of_another_type_made_later_does_not_stop_pulls() -> None:
         redis_cli(server, "SET", STREAM, "mine")
         assert await collected(broker) == []
         assert redis_cli(server, "GET", STREAM) == "mine"
+
+
+async def hostile_entries(server: RedisServer, *values: bytes) -> None:
+    with server.client() as client:
+        for value in values:
+            client.xadd(STREAM, {"payload": value})
+
+
+HOSTILE_PAYLOADS = {
+    "100,000 brackets": b"[" * 100_000,
+    "100,000 brackets that close": b"[" * 100_000 + b"]" * 100_000,
+    "11 MB": b'"' + b"x" * 11_000_000 + b'"',
+    "11 MB that are no JSON": b"x" * 11_000_000,
+    "11 MB of NUL": b"\0" * 11_000_000,
+    "a lone surrogate": b'"\\ud800"',
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_PAYLOADS)
+async def test_an_entry_that_no_message_can_hold_becomes_a_dead_letter_and_good_ones_go_on(case: str) -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP)])
+        await hostile_entries(server, b'"before"', HOSTILE_PAYLOADS[case], b'"after"')
+        found = await collected(broker)
+        assert [delivery.open().payload for delivery in found] == ["before", "after"]
+        assert [delivery.crashes for delivery in found] == [0, 0]
+        (letter,) = await broker.dead_letters.page(STREAM)
+        assert len(letter.envelope.body) < 1_000_000
+        assert await broker.maintain() == 0
+
+
+async def test_an_entry_of_a_queue_whose_name_is_long_is_a_message() -> None:
+    server, name = fresh(), "q" * 255
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=name), [GroupSpec(name=GROUP)])
+        with server.client() as client:
+            entry = client.xadd(name, {"payload": b"1"}).decode()
+        (delivery,) = await broker.pull(name, GROUP, worker="w", limit=1, lease=LEASE)
+        assert (delivery.open().payload, delivery.message_id.endswith(f":{entry}")) == (1, True)
+
+
+async def test_a_pull_whose_inbox_cannot_be_moved_gives_what_it_leased_or_hands_it_back() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker, RedisBroker(server.url) as other:
+        await broker.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP)])
+        await broker.publish([seal(Message(queue=STREAM, payload="leased"))])
+        await hostile_entries(server, b'"in the inbox"')
+        moving = asyncio.Event()
+
+        async def move(*_: object, **__: object) -> int:
+            moving.set()
+            await asyncio.Event().wait()
+            return 0
+
+        broker._inbox.move = move  # type: ignore[method-assign]
+        pulling = asyncio.create_task(collected(broker))
+        await moving.wait()
+        pulling.cancel()
+        await asyncio.wait([pulling])
+
+        async def returned() -> bool:
+            found = await collected(other)
+            return "leased" in [delivery.open().payload for delivery in found if delivery.crashes == 0]
+
+        await eventually(returned)
+
+        async def fail(*_: object, **__: object) -> int:
+            raise BrokerUnavailable("redis", "odd", "wait")
+
+        broker._inbox.move = fail  # type: ignore[method-assign]
+        await broker.publish([seal(Message(queue=STREAM, payload="more"))])
+        await hostile_entries(server, b'"in the inbox again"')
+        assert "more" in [delivery.open().payload for delivery in await collected(broker)]
+
+
+async def test_a_foreign_key_of_a_queues_name_does_not_stop_the_upkeep_of_the_others() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        for name in ("a", "orders", "z"):
+            await broker.declare(QueueSpec(name=name), [GroupSpec(name=GROUP)])
+        with server.client() as client:
+            client.set("orders", 1)
+            for name in ("a", "z"):
+                client.xadd(name, {"payload": b"1"})
+        assert await broker.maintain() == 2
+        assert {queue.name: queue.groups[0].depth for queue in await broker.stats()} == {"a": 1, "orders": 0, "z": 1}
+        with server.client() as client:
+            client.set("godwit:{orders}:leases:" + GROUP, 1)
+            client.xadd("a", {"payload": b"2"})
+        assert await broker.maintain() == 1
+        assert {queue.name for queue in await broker.stats()} == {"a", "z"}
+        assert {"a#0", "z#0"} <= set(await broker.journal.shards())

@@ -21,24 +21,26 @@ from godwit.brokers.redis.inbox import Inbox
 from godwit.brokers.redis.journal import RedisJournal
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.catalog import Catalog
-from godwit.brokers.redis.layout.queue_config import QueueConfig
-from godwit.brokers.redis.layout.repartition import finish_repartitioning
 from godwit.brokers.redis.lease_cache import LeaseCache
 from godwit.brokers.redis.listen.listeners import RedisListeners
 from godwit.brokers.redis.listen.prefetch import PrefetchedPulls
+from godwit.brokers.redis.maintain import RedisMaintenance
 from godwit.brokers.redis.publish.publisher import RedisPublisher
 from godwit.brokers.redis.pull import Pulled, PullOrder, RedisPuller
 from godwit.brokers.redis.renew import RedisRenewer
 from godwit.brokers.redis.settle import RedisSettler
 from godwit.brokers.redis.shared import RedisShared
 from godwit.brokers.redis.url import RedisUrl
-from godwit.core.errors import BrokerClosed, InvalidSetting
+from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
+from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName, is_message_id, is_name
 from godwit.core.queues import GroupSpec, QueueSpec
 
 MAX_CONNECTIONS: Final = 10
 POOL_WAIT: Final = timedelta(seconds=5)
+
+log = get_logger(__name__)
 
 
 class RedisBroker:
@@ -88,6 +90,9 @@ class RedisBroker:
         self._letters = RedisDeadLetters(self._reach, self._catalog, self._publisher)
         self._journal = RedisJournal(self._reach, self._catalog)
         self._shared = RedisShared(self._reach)
+        self._maintenance = RedisMaintenance(
+            self._reach, self._catalog, self._inbox, self._letters, self._journal, self._shared
+        )
 
     @property
     def max_connections(self) -> int:
@@ -235,8 +240,17 @@ class RedisBroker:
             self._in_background(self._hand_back(pulling))
             raise
         listeners.due((queue, group), pulled.due_ms)
-        if pulled.inbox and await self._inbox.move(queue, most=limit) and not pulled.deliveries:
-            return await self._pull(queue, group, worker, limit, length_ms, max_bytes)
+        if pulled.inbox:
+            try:
+                moved = await self._inbox.move(queue, most=limit)
+            except BaseException as error:
+                if not isinstance(error, GodwitError) or not pulled.deliveries:
+                    self._return(pulled.deliveries)
+                    raise
+                log.warning("an inbox cannot be moved", queue=queue, error=str(error))
+            else:
+                if moved and not pulled.deliveries:
+                    return await self._pull(queue, group, worker, limit, length_ms, max_bytes)
         return pulled.deliveries
 
     async def _hand_back(self, pulling: asyncio.Task[Pulled]) -> None:
@@ -245,8 +259,9 @@ class RedisBroker:
             await self._settler.settle([HandBack(delivery.ack_id) for delivery in pulled.deliveries])
 
     def _return(self, deliveries: Sequence[Delivery]) -> None:
-        """Hand back what was fetched for a pull that is over."""
-        self._in_background(self._settler.settle([HandBack(delivery.ack_id) for delivery in deliveries]))
+        """Hand back what was leased for a caller that does not get it."""
+        if deliveries:
+            self._in_background(self._settler.settle([HandBack(delivery.ack_id) for delivery in deliveries]))
 
     def _lost(self, order: PullOrder, token: str) -> None:
         self._in_background(self._taker.give_back(order, token))
@@ -296,35 +311,8 @@ class RedisBroker:
         return found > 0
 
     async def maintain(self) -> int:
-        """Do what time asks for."""
-        queues = {queue.name: queue for queue in await self._catalog.all()}
-        changes = await self._maintain(list(queues.values()))
-        for queue in queues.values():
-            target = queues.get(queue.spec.dead_letter_queue or "")
-            if target is not None and target.groups:
-                changes += await self._letters.feed(queue, target)
-        shards = [(name, partition) for name, queue in queues.items() for partition in queue.partitions]
-        forgotten = [(shard[0], (*keys.step(*shard), *keys.arrivals(*shard)[:3]), ()) for shard in shards]
-        await self._reach.run_each("forget", forgotten)
-        for queue in queues.values():
-            if queue.spec.older:
-                await finish_repartitioning(self._reach, self._catalog, queue)
-        await self._shared.forget()
-        await self._journal.trim_all({name: queue.spec for name, queue in queues.items()})
-        return changes
-
-    async def _maintain(self, queues: Sequence[QueueConfig]) -> int:
-        """Do what time asks for in all groups, and move what is in inboxes."""
-        changes = 0
-        left = [queue.at(partition) for queue in queues if queue.groups for partition in queue.partitions]
-        while left:
-            answers = await self._reach.run_each("maintain", [_care_of(queue) for queue in left], signed=True)
-            changes += sum(done for done, _ in answers)
-            left = [queue for queue, (done, more) in zip(left, answers, strict=True) if done and more]
-        waiting = await self._reach.ask(*(("EXISTS", keys.inbox(queue.name)) for queue in queues)) if queues else []
-        for queue, there in zip(queues, waiting, strict=True):
-            changes += await self._inbox.move(queue.name) if there else 0
-        return changes
+        """Do what time asks for; what fails in one queue holds up no other."""
+        return await self._maintenance.run()
 
     async def specs(self) -> dict[QueueName, QueueSpec]:
         """Return the queues as they are declared."""
@@ -333,9 +321,3 @@ class RedisBroker:
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""
         return await stats.stats(self._reach, await self._catalog.all())
-
-
-def _care_of(queue: QueueConfig) -> tuple[QueueName, tuple[str, ...], tuple[str, ...]]:
-    """Return queue, keys and arguments of `maintain.lua`."""
-    blocks = (key for group in queue.groups for key in keys.block(queue.name, group, queue.partition))
-    return queue.name, (*keys.step(queue.name, queue.partition), *blocks), tuple(queue.groups)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import blake2s
 from typing import Any, Final
 
 import msgspec
@@ -18,13 +19,19 @@ from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.catalog import Catalog
 from godwit.brokers.redis.publish.publisher import RedisPublisher
-from godwit.core.errors import GodwitError, PartialPublish, QueueFull
+from godwit.core.error_text import error_text
+from godwit.core.errors import GodwitError, InvalidMessage, PartialPublish, QueueFull
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import QueueName
 
 SPOILED: Final = "godwit.inbox.spoiled"
 """The type of messages made of entries that cannot be read."""
+KEPT_FIELDS: Final = 100
+KEPT_NAME: Final = 200
+KEPT_BYTES: Final = 50_000
+"""How much is kept of an entry that cannot be read: its beginning, and how long it was."""
+LONGEST_IN_ID: Final = 190
 _FIELDS: Final = frozenset({"payload", "data", "id", "type", "priority", "ordering_key"})
 
 
@@ -48,7 +55,7 @@ class Inbox:
             tickets = [entry[0].decode() for entry in entries]
             try:
                 await self._accept(envelopes, tickets, dead)
-            except (QueueFull, PartialPublish):
+            except (QueueFull, PartialPublish, InvalidMessage):
                 if not await self._move_one_by_one(envelopes, tickets, dead):
                     return moved
             moved += len(entries)
@@ -64,6 +71,9 @@ class Inbox:
                 await self._accept([envelope], [ticket], spoiled)
             except QueueFull:
                 return False
+            except InvalidMessage as error:
+                unusable = seal(_spoiled(envelope.queue, ticket, {}, str(error)))
+                await self._accept([unusable], [ticket], frozenset({1}))
         return True
 
     async def _accept(self, envelopes: Sequence[Envelope], tickets: Sequence[str], dead: frozenset[int]) -> None:
@@ -93,9 +103,9 @@ def read_entries(queue: QueueName, entries: Sequence[Any]) -> tuple[list[Envelop
         named = {_text(fields[n]): fields[n + 1] for n in range(0, len(fields), 2)}
         try:
             envelopes.append(seal(_message(queue, number, named)))
-        except (GodwitError, msgspec.MsgspecError, ValueError) as error:
+        except (GodwitError, msgspec.MsgspecError, ValueError, RecursionError) as error:
             dead.add(place)
-            envelopes.append(seal(_spoiled(queue, number, named, str(error))))
+            envelopes.append(seal(_spoiled(queue, number, named, error_text(error))))
     return envelopes, frozenset(dead)
 
 
@@ -103,7 +113,7 @@ def _message(queue: QueueName, entry: str, fields: dict[str, bytes]) -> Message:
     unknown = set(fields) - _FIELDS
     if unknown or ("payload" in fields) == ("data" in fields):
         raise ValueError("it must have either `payload` or `data`, and no unknown fields")
-    given: dict[str, Any] = {"id": f"{queue}:{entry}", "created_at": _time(entry)}
+    given: dict[str, Any] = {"id": _id(queue, entry), "created_at": _time(entry)}
     given.update((name, fields[name].decode()) for name in ("id", "type", "ordering_key") if name in fields)
     if "priority" in fields:
         given["priority"] = int(fields["priority"])
@@ -112,14 +122,24 @@ def _message(queue: QueueName, entry: str, fields: dict[str, bytes]) -> Message:
 
 
 def _spoiled(queue: QueueName, entry: str, fields: dict[str, bytes], problem: str) -> Message:
-    kept = {name: _text(value) for name, value in fields.items()}
+    kept: dict[str, str] = {}
+    for name, value in list(fields.items())[:KEPT_FIELDS]:
+        text = _text(value[:KEPT_BYTES])
+        kept[name[:KEPT_NAME]] = text if len(value) <= KEPT_BYTES else f"{text}... ({len(value):,} bytes)"
     return Message(
-        id=f"{queue}:{entry}",
+        id=_id(queue, entry),
         queue=queue,
         type=SPOILED,
         created_at=_time(entry),
         payload={"entry": entry, "problem": problem, "fields": kept},
     )
+
+
+def _id(queue: QueueName, entry: str) -> str:
+    """Return the id of an entry: its own behind the name of the queue, or behind a digest of a long name."""
+    if len(queue) > LONGEST_IN_ID:
+        return f"{queue[:LONGEST_IN_ID]}~{blake2s(queue.encode(), digest_size=6).hexdigest()}:{entry}"
+    return f"{queue}:{entry}"
 
 
 def _text(value: bytes) -> str:

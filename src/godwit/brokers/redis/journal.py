@@ -9,7 +9,7 @@ import msgspec
 
 from godwit.brokers.arguments import check_limit, check_reader
 from godwit.brokers.contract import ShardEnds, Snapshot
-from godwit.brokers.redis.client.script_runner import ScriptRunner
+from godwit.brokers.redis.client.script_runner import ScriptRunner, answered
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.catalog import Catalog
 from godwit.brokers.redis.layout.compact_chunks import first_seq, written_out
@@ -42,8 +42,8 @@ class RedisJournal:
         """Return every partition there is or was."""
         names = await self._catalog.names()
         asked = [("HGET", keys.part(name, "meta"), "parts") for name in names]
-        counts = await self._reach.ask(*asked) if asked else []
-        return [(name, at) for name, count in zip(names, counts, strict=True) for at in range(int(count or 1))]
+        counts = answered(await self._reach.ask_each(*asked))
+        return [(names[n], at) for n, count in counts for at in range(int(count or 1))]
 
     async def _ends(self, *shards: Shard) -> list[ShardEnds | None]:
         """Say what the journals of partitions hold: None where there never was one."""
@@ -52,8 +52,9 @@ class RedisJournal:
             meta, journal = keys.step(*shard)
             commands.append(("HMGET", meta, "epoch", "s", "jd"))
             commands.append(("XRANGE", journal, "-", "+", "COUNT", 1))
-        replies = await self._reach.ask(*commands) if commands else []
-        return [_ends(*replies[n : n + 2]) for n in range(0, len(replies), 2)]
+        replies = dict(answered(await self._reach.ask_each(*commands)))
+        both = ((replies.get(n), replies.get(n + 1)) for n in range(0, len(commands), 2))
+        return [None if first is None or second is None else _ends(first, second) for first, second in both]
 
     async def read(self, shard: str, after: Position | None = None, *, limit: int = 1_000) -> list[bytes]:
         """Return chunks with rows beyond `after`."""
@@ -92,11 +93,13 @@ class RedisJournal:
         dropped = 0
         left = await self._shards()
         while left:
-            answers = await self._reach.run_each(
-                "trim", [_trimming(specs.get(name) or QueueSpec(name=name), partition) for name, partition in left]
+            found = answered(
+                await self._reach.run_each(
+                    "trim", [_trimming(specs.get(name) or QueueSpec(name=name), partition) for name, partition in left]
+                )
             )
-            dropped += sum(rows for rows, _ in answers)
-            left = [shard for shard, (_, more) in zip(left, answers, strict=True) if more]
+            dropped += sum(rows for _, (rows, _) in found)
+            left = [left[n] for n, (_, more) in found if more]
         return dropped
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:

@@ -19,9 +19,16 @@ _COPY_FIELDS = 10
 async def stats(reach: ScriptRunner, queues: Sequence[QueueConfig]) -> list[QueueStats]:
     """Say how much every queue holds."""
     asked = [(queue, partition) for queue in queues for partition in queue.partitions]
-    answers = iter(await reach.run_each("stats", [_question(queue, partition) for queue, partition in asked]))
-    # A queue's numbers are the sums over its partitions.
-    return [_stats(queue, _sum([next(answers) for _ in queue.partitions])) for queue in queues]
+    answers = await reach.run_each("stats", [_question(queue, partition) for queue, partition in asked])
+    failed = [answer for answer in answers if isinstance(answer, BaseException)]
+    if failed and len(failed) == len(answers):
+        raise failed[0]
+    each = iter(answers)
+    # A queue's numbers are the sums over its partitions; one that cannot be asked is left out.
+    parts = [(queue, [next(each) for _ in queue.partitions]) for queue in queues]
+    return [
+        _stats(queue, _sum(found)) for queue, found in parts if not any(isinstance(one, BaseException) for one in found)
+    ]
 
 
 def _question(queue: QueueConfig, partition: int) -> tuple[QueueName, tuple[str, ...], tuple[str, ...]]:

@@ -24,11 +24,13 @@ from godwit.brokers.redis.client.routes import Routes
 from godwit.brokers.redis.client.scripts import Script, script
 from godwit.brokers.redis.client.topology import topology
 from godwit.brokers.redis.url import RedisUrl, ServerAddress
-from godwit.core.errors import BrokerClosed
+from godwit.core.errors import BrokerClosed, BrokerError
 from godwit.core.fault_points import fault_point
 
 PATIENCE_SECONDS: Final = 10.0
 """How long a call outlasts a server that is away: a restart or a failover, not an outage."""
+_PATIENCE_BESIDE_OTHERS: Final = 1.0
+"""The same where what other servers hold waits for the answer."""
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.25
 """Short: the time that a failover takes is for the sentinels and nodes to say, not for us to add to."""
@@ -168,10 +170,40 @@ class RedisClient:
     async def run_each(
         self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]], *, signed: bool = False
     ) -> list[Any]:
-        """Run a script several times, each with keys and arguments of its own, in one round trip to each server."""
+        """Run a script several times, each with keys and arguments of its own; give an error where one failed."""
         what = script(name)
-        commands = [("EVALSHA", what.sha, len(keys), *keys, *arguments) for keys, arguments in calls]
-        return await self._patiently(commands, what, again=True, signed=signed) if commands else []
+        return await self._each([("EVALSHA", what.sha, len(keys), *keys, *more) for keys, more in calls], what, signed)
+
+    async def ask_each(self, *commands: Command) -> list[Any]:
+        """Send plain commands; give an error where one failed."""
+        return await self._each(commands, None, signed=False)
+
+    async def _each(self, commands: Sequence[Command], what: Script | None, signed: bool) -> list[Any]:  # noqa: FBT001
+        """Send commands to each server; those of one that is away fail alone, and so does one that is refused."""
+        places: dict[ServerAddress | None, list[int]] = {}
+        for index, command in enumerate(commands):
+            key = command[1] if what is None else command[3]
+            places.setdefault(self.topology.address_of(str(key)), []).append(index)
+        patience = self._patience_seconds if len(places) == 1 else min(self._patience_seconds, _PATIENCE_BESIDE_OTHERS)
+        found: list[Any] = [None] * len(commands)
+
+        async def send(indexes: Sequence[int]) -> None:
+            chosen = [commands[index] for index in indexes]
+            try:
+                replies = await self._patiently(chosen, what, again=True, signed=signed, patience=patience)
+            except BrokerClosed:
+                raise
+            except BrokerError as error:
+                if len(indexes) > 1 and isinstance(error.__cause__, Refused):
+                    for index in indexes:
+                        await send([index])
+                    return
+                replies = [error] * len(indexes)
+            for index, reply in zip(indexes, replies, strict=True):
+                found[index] = reply
+
+        await asyncio.gather(*(send(indexes) for indexes in places.values()))
+        return found
 
     def begin(
         self, name: str, address: ServerAddress, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]]
@@ -218,7 +250,9 @@ class RedisClient:
         again: bool,
         signed: bool = False,
         then: Then | None = None,
+        patience: float | None = None,
     ) -> list[Any]:
+        patience = self._patience_seconds if patience is None else patience
         name = "ask" if what is None else what.name
         fault_point(f"redis.before_{name}")
         call = CommandBatch(commands, what, signed=signed, then=then)
@@ -240,7 +274,7 @@ class RedisClient:
                 return call.replies
             if isinstance(failure, Refused) and failure.word not in PASSING:
                 raise unavailable(self.shown, failure) from failure
-            until = until or time.monotonic() + self._patience_seconds
+            until = until or time.monotonic() + patience
             if self.closed:
                 raise BrokerClosed(f"The Redis broker on {self.shown}") from failure
             if time.monotonic() + pause > until:

@@ -21,6 +21,14 @@ def servers_time() -> str:
     return ""
 
 
+def answered(answers: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Return what was answered with its place; raises the first error when nothing was."""
+    found = [(n, answer) for n, answer in enumerate(answers) if not isinstance(answer, BaseException)]
+    if answers and not found:
+        raise answers[0]
+    return found
+
+
 class ScriptRunner:
     """The way to the server for one broker."""
 
@@ -31,6 +39,7 @@ class ScriptRunner:
         self.run_packed = servers.run_packed
         self.line = servers.line
         self.ask = servers.ask
+        self.ask_each = servers.ask_each
         self.place_of = servers.topology.address_of
 
     @property
@@ -86,7 +95,7 @@ class ScriptRunner:
     async def run_each(
         self, name: str, calls: Sequence[tuple[str, Sequence[str], Sequence[Argument]]], *, signed: bool = False
     ) -> list[Any]:
-        """Run a script on several queues (queue, keys, arguments) in one round trip."""
+        """Run a script on several queues (queue, keys, arguments) in one round trip; give an error where one failed."""
         now = self.now()
         made = [(keys, (now, queue, *more)) for queue, keys, more in calls]
         return await self._servers.run_each(name, made, signed=signed)

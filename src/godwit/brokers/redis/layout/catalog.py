@@ -14,7 +14,7 @@ import msgspec
 
 from godwit.brokers.arguments import groups_or_default
 from godwit.brokers.redis.client.connection import Argument
-from godwit.brokers.redis.client.script_runner import ScriptRunner
+from godwit.brokers.redis.client.script_runner import ScriptRunner, answered
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.partitions import LaidMessages, share
 from godwit.brokers.redis.layout.queue_config import QueueConfig, laid_out, read_queue_config
@@ -85,8 +85,10 @@ class Catalog:
         names = await self.names()
         if not names:
             return []
-        replies = await self._reach.ask(*(("HMGET", keys.part(name, "meta"), "v", "spec", "groups") for name in names))
-        found = [one for values in replies if (one := read_queue_config(values, bodies=self._bodies)) is not None]
+        replies = answered(
+            await self._reach.ask_each(*(("HMGET", keys.part(name, "meta"), "v", "spec", "groups") for name in names))
+        )
+        found = [one for _, values in replies if (one := read_queue_config(values, bodies=self._bodies)) is not None]
         self._known = {one.name: one for one in found}
         self.some_partitioned = any(one.spec.partitions > 1 for one in found)
         return found
