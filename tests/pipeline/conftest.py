@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from godwit.pipeline.spark.class_archive import make_archive
 from godwit.pipeline.spark.jvm import Jvm
 from godwit.pipeline.spark.session import SMALL, spark_session
 from tests.pipeline.drivers import kill_all, lasting_jvm
+from tests.servers.class_archive import archive_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,20 +37,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(archive: Path) -> Iterator[SparkSession]:
+def spark(archive: str) -> Iterator[SparkSession]:
     """Run Spark once for all tests of a process; the classes first, which take a context of their own to be made."""
     with spark_session("tests", master=f"local[{CORES}]", settings=SMALL) as session:
         yield session
 
 
 @pytest.fixture(scope="session")
-def archive() -> Path:
-    """Have Spark's classes ready for all JVMs that are started from here on."""
-    return make_archive()
+def archive() -> str:
+    """Have all JVMs that are started from here on map Spark's classes; return the option that does it."""
+    option = archive_option()
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--conf spark.driver.defaultJavaOptions={option} pyspark-shell"
+    return option
 
 
 @pytest.fixture(scope="session")
-def jvm(archive: Path) -> Iterator[Jvm]:
+def jvm(archive: str) -> Iterator[Jvm]:
     """Run a JVM for drivers that are killed again and again. A fifth of the blocks its workers send kills them."""
     with lasting_jvm("sink.published%20") as running:
         yield running

@@ -12,7 +12,6 @@ from pathlib import Path
 import pyspark
 
 from godwit.pipeline.jobs.run import RunSettings
-from godwit.pipeline.spark import class_archive
 from tests.pipeline.drivers import Driver
 from tests.pipeline.journals import WrittenJournal, random_history
 from tests.pipeline.oracle import assert_agreement
@@ -48,13 +47,13 @@ def packed(folder: Path) -> str:
 
 
 def test_an_executor_killed_on_a_cluster_that_was_sent_godwit_loses_and_doubles_nothing(
-    tmp_path: Path, archive: Path
+    tmp_path: Path, archive: str
 ) -> None:
     journal = WrittenJournal(tmp_path / "godwit.db")
     journal.declare("orders", "mails")
     journal.append(list(random_history(["orders", "mails"], ROWS, seed=21)))
     python = interpreter_without_godwit(tmp_path / "python")
-    options = " ".join(("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData", *class_archive.archive_options()))
+    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData {archive}"
     spark = {
         **SPARK,
         "spark.executor.extraJavaOptions": options,

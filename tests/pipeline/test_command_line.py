@@ -26,7 +26,7 @@ def godwit(*words: str, temporary: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_a_run_prints_days_shows_its_status_and_ends_cleanly_when_told_to(tmp_path: Path, archive: Path) -> None:
+def test_a_run_prints_days_shows_its_status_and_ends_cleanly_when_told_to(tmp_path: Path, archive: str) -> None:
     path, temporary = tmp_path / "godwit.db", tmp_path / "tmp"
     temporary.mkdir()
     traffic(path, messages=40)

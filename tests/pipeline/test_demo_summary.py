@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.project.specification import ROOT
 
 
-def test_the_demo_ends_with_analytics_a_clean_audit_and_a_report(tmp_path: Path, archive: Path) -> None:
+def test_the_demo_ends_with_analytics_a_clean_audit_and_a_report(tmp_path: Path, archive: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "godwit", "demo", "--pipeline", "--json", "--messages", "1000"],
         cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from godwit.core.errors import GodwitError, JavaRequired, QueueNotFound, SparkUnavailable
-from godwit.pipeline.spark import class_archive
 from godwit.pipeline.spark.jvm import Jvm
 from godwit.pipeline.spark.run_folder import LOCK, PREFIX, run_folder, sweep
 from godwit.pipeline.spark.session import check_java, run_folder_of, spark_session
@@ -42,18 +41,9 @@ def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         check_java()
 
 
-def test_a_jvm_maps_the_classes_that_are_kept_for_it(archive: Path, jvm: Jvm) -> None:
-    assert class_archive.archive_options() == (f"-XX:SharedArchiveFile={archive}",)
+def test_the_jvms_of_these_tests_map_their_classes(archive: str, jvm: Jvm) -> None:
     assert jvm.process is not None
-    assert str(archive) in Path(f"/proc/{jvm.process.pid}/maps").read_text()
-
-
-def test_without_java_no_classes_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert class_archive.archive_path() is None
-    assert class_archive.archive_options() == ()
-    with pytest.raises(JavaRequired):
-        class_archive.make_archive()
+    assert archive.partition("=")[2] in Path(f"/proc/{jvm.process.pid}/maps").read_text()
 
 
 def test_a_second_session_in_a_process_is_refused(spark: SparkSession) -> None:

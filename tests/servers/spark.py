@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from godwit.pipeline.spark import class_archive
+from tests.servers.class_archive import archive_option
 from tests.servers.processes import HOST, accepts, await_server, children, free_ports, start, stop
 
 WORKERS = 2
@@ -52,7 +52,7 @@ def spark_cluster() -> Iterator[SparkCluster]:
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join((_OPTIONS, *class_archive.archive_options(), f"-Djava.io.tmpdir={folder}")),
+        "SPARK_DAEMON_JAVA_OPTS": " ".join((_OPTIONS, archive_option(), f"-Djava.io.tmpdir={folder}")),
         "SPARK_LAUNCHER_OPTS": _OPTIONS,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_LOCAL_IP": HOST,

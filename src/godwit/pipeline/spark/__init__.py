@@ -4,7 +4,6 @@ Modules:
 
     session           starts and ends Spark, quietly and in a folder of its own
     jvm               the JVM: started within a deadline, killed when it does not stop
-    class_archive     an archive of Spark's Java classes that halves the JVM's start
     run_folder        the folder of one run, removed however the run ends
     cores             the number of processors this process may use
     errors            translates Spark's errors to Godwit's

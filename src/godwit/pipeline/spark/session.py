@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from godwit.core.errors import ExtraRequired, JavaRequired, SparkUnavailable
-from godwit.pipeline.spark import class_archive
 from godwit.pipeline.spark.cores import cores
 from godwit.pipeline.spark.jvm import STOP_SECONDS, Jvm, find_java, finishes_within, log_tail, start_jvm
 from godwit.pipeline.spark.run_folder import run_folder
@@ -148,7 +147,6 @@ def configuration(
     chosen = [option for option in JVM_OPTIONS if option != QUICK or not lasting]
     options = (
         *chosen,
-        *class_archive.archive_options(),
         f"-Djava.io.tmpdir={folder}",
         f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
     )

@@ -1,8 +1,7 @@
-"""An archive of Spark's Java classes: a JVM that finds it starts with half the work.
+"""An archive of Spark's Java classes, beside pyspark: the JVMs of the tests start with half the processor time.
 
-`python -m godwit.pipeline.spark.class_archive` starts Spark once and writes the classes it loaded to an archive beside
-pyspark, from where every later JVM maps them. The archive is named after the Java that made it. Java itself notices
-when Java or the jars have changed, and then loads its classes without the archive.
+The archive is named after the Java that made it. Java itself notices when Java or the jars have changed, and then loads
+its classes without the archive.
 """
 
 from __future__ import annotations
@@ -10,12 +9,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyspark
+
 from godwit.pipeline.spark.jvm import find_java, start_jvm
 from godwit.pipeline.spark.run_folder import run_folder
+from godwit.pipeline.spark.session import JVM_OPTIONS, check_java, configuration, session_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,31 +26,12 @@ MAKE_SECONDS: Final = 240.0
 _SAMPLE_QUERY: Final = "select id, id % 7 as kind, cast(id as string) as word from range(100)"
 
 
-def archive_path() -> Path | None:
-    """Return the path of the archive for this Java; None without a Java."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    java = find_java()
-    if java is None or not Path(java).exists():
-        return None
-    binary = Path(java).resolve()
-    identity = f"{binary} {binary.stat().st_mtime_ns}"
-    return Path(_find_spark_home()) / f"godwit-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
-
-
-def archive_options() -> tuple[str, ...]:
-    """Return the JVM options that use the archive; none when there is no archive."""
-    path = archive_path()
-    return (f"-XX:SharedArchiveFile={path}",) if path is not None and path.exists() else ()
-
-
-def make_archive() -> Path:
-    """Make the archive unless it exists; concurrent calls wait for the first one."""
-    from godwit.pipeline.spark.session import check_java
-
+def archive_option() -> str:
+    """Return the JVM option that uses the archive, which is made unless it exists; concurrent calls wait for it."""
     check_java()
-    path = archive_path()
-    assert path is not None  # noqa: S101 # checked
+    binary = Path(find_java() or "").resolve()
+    identity = f"{binary} {binary.stat().st_mtime_ns}"
+    path = Path(pyspark.__file__).parent / f"godwit-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
     lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -59,13 +41,11 @@ def make_archive() -> Path:
             part.replace(path)
     finally:
         os.close(lock)
-    return path
+    return f"-XX:SharedArchiveFile={path}"
 
 
 def _write_classes(part: Path) -> None:
     """Run a JVM through a small job and have it write the classes it loaded to `part`."""
-    from godwit.pipeline.spark.session import JVM_OPTIONS, configuration, session_in
-
     with run_folder() as folder:
         conf = configuration("classes", "local[1]", folder, {}, "error")
         conf["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={part}"
@@ -86,7 +66,3 @@ def _run_sample_job(spark: SparkSession, folder: Path) -> None:
     stream = spark.readStream.schema(rows.schema).parquet(table_path).writeStream.format("noop")
     query = stream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination(int(MAKE_SECONDS))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(f"{make_archive()}\n")
