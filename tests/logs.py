@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,10 @@ class _Gathering(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = getattr(record, "fields", {})
-        self.entries.append({**fields, "event": getattr(record, "event", ""), "log_level": record.levelname.lower()})
+        entry = {**fields, "event": getattr(record, "event", ""), "log_level": record.levelname.lower()}
+        if record.exc_info:
+            entry["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        self.entries.append(entry)
 
 
 @contextmanager

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 
 import pytest
 
-from godwit.core.logs import JsonLines, get_logger, shown
+from godwit.core.logs import JsonLines, RepeatedTrouble, get_logger, shown
 from tests.hostile import HOSTILE_ERRORS, OddError
 
 
@@ -80,3 +81,29 @@ def test_an_application_handler_that_raises_does_not_stop_what_logs(capsys: pyte
     finally:
         logger.removeFilter(hostile)
     assert "it broke count=3\n(the log could not be written: OddError)" in capsys.readouterr().err
+
+
+def test_a_trouble_that_repeats_is_logged_once_a_minute_with_its_count(caplog: pytest.LogCaptureFixture) -> None:
+    now = [100.0]
+    caplog.set_level(logging.INFO)
+    trouble = RepeatedTrouble(get_logger("godwit.test"), "pulling waits", lambda: now[0], consumer="billing")
+    for _ in range(200):
+        trouble.came(ConnectionError("refused"))
+        now[0] += 0.5
+    assert trouble.is_there
+    trouble.over("pulling goes on")
+    trouble.over("pulling goes on")
+    assert caplog.messages == [
+        "pulling waits consumer=billing error=refused",
+        "pulling waits consumer=billing error=refused times=121 for_seconds=60",
+        "pulling goes on consumer=billing times=200 after_seconds=100.0",
+    ]
+    trouble.came(OSError("again"))
+    assert caplog.messages[-1] == "pulling waits consumer=billing error=again", "a new trouble is logged at once"
+
+
+def test_times_have_milliseconds_and_a_zone(caplog: pytest.LogCaptureFixture) -> None:
+    get_logger("godwit.test").warning("odd")
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", json.loads(JsonLines().format(caplog.records[0]))["at"]
+    )

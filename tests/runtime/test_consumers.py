@@ -147,11 +147,12 @@ async def test_the_log_has_every_failure_with_its_context_and_the_end_of_a_worke
         name = await mq.enqueue(Message(queue="orders", payload={"secret": "hush"}))
         with capture_logs() as lines:
             await run_until_empty(mq)
-    failed = [line for line in lines if line["event"] == "handler failed"]
-    assert [(line["message_id"], line["attempt"], line["error_type"]) for line in failed] == [
-        (name, attempt, "network") for attempt in (1, 2, 3)
-    ]
-    assert [line["retry_in"] for line in failed] == [5.0, 10.0, None]
+    failed = [line for line in lines if line["event"] in {"handler failed", "message given up"}]
+    assert [(line["message_id"], line["attempt"], line["error_type"], line["log_level"]) for line in failed] == [
+        (name, 1, "network", "warning"), (name, 2, "network", "warning"), (name, 3, "network", "error"),
+    ]  # fmt: skip
+    assert [line.get("again_in") for line in failed] == [5.0, 10.0, None]
+    assert all("ECONNREFUSED" in line["traceback"] and "in handler" in line["traceback"] for line in failed)
     (ended,) = (line for line in lines if line["event"] == "worker stopped")
     assert (ended["processed"], ended["handed_back"]) == (3, 0)
     assert "hush" not in str(lines), "no payload in a log"

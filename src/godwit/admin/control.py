@@ -123,7 +123,7 @@ async def holds(shared: Shared, clock: Clock = SYSTEM_CLOCK) -> Holds:
         if limit is not None and limit.until_ms > now_ms:
             queue, _, group = key.removeprefix(RATE_PREFIX).partition("#")
             waiting[queue, group] = "; ".join(filter(None, [waiting.get((queue, group)), limit.text()]))
-    return Holds({key: _read(entry.value) for key, entry in entries.items()}, waiting, _declared_rates(gate))
+    return Holds({key: read_hold(entry.value) for key, entry in entries.items()}, waiting, _declared_rates(gate))
 
 
 def _declared_rates(gate: Mapping[str, SharedEntry]) -> dict[tuple[str, str], str]:
@@ -182,7 +182,8 @@ def read_tokens(value: bytes) -> TokenState | None:
         return None
 
 
-def _read(value: bytes) -> Hold:
+def read_hold(value: bytes) -> Hold:
+    """Return who holds something back, as it is shared."""
     try:
         return msgspec.json.decode(value, type=Hold)
     except msgspec.DecodeError:  # set by hand or by another version: its presence is what counts

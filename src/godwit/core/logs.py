@@ -12,10 +12,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from typing import Any
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from godwit.core.error_text import error_text, showable, type_name, value_text
 
+REPEAT_SECONDS: Final = 60.0
+"""How often a trouble that goes on is logged again."""
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -27,24 +32,29 @@ class Log:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
+    @property
+    def wants_debug(self) -> bool:
+        """Whether lines for developers are written."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def debug(self, message: str, **fields: Any) -> None:
-        """Say what only a developer wants to know."""
+        """Log a line for developers."""
         self._write(logging.DEBUG, message, fields)
 
     def info(self, message: str, **fields: Any) -> None:
-        """Say what happened."""
+        """Log a piece of news."""
         self._write(logging.INFO, message, fields)
 
-    def warning(self, message: str, **fields: Any) -> None:
+    def warning(self, message: str, *, exc_info: BaseException | bool = False, **fields: Any) -> None:
         """Log a warning."""
-        self._write(logging.WARNING, message, fields)
+        self._write(logging.WARNING, message, fields, exc_info=exc_info)
 
     def error(self, message: str, *, exc_info: BaseException | bool = False, **fields: Any) -> None:
-        """Say what went wrong."""
+        """Log an error."""
         self._write(logging.ERROR, message, fields, exc_info=exc_info)
 
     def exception(self, message: str, **fields: Any) -> None:
-        """Say what went wrong, with the traceback of the error being handled."""
+        """Log an error, with the traceback of the error being handled."""
         self._write(logging.ERROR, message, fields, exc_info=True)
 
     def _write(
@@ -66,6 +76,46 @@ class Log:
             sys.stderr.write(f"{text}\n(the log could not be written: {type_name(second)})\n")
 
 
+class RepeatedTrouble:
+    """A trouble that comes again and again: logged when it begins, then once a minute with its count, and when it ends.
+
+    One belongs to one loop that tries again; `fields` say which.
+    """
+
+    __slots__ = ("_came", "_clock", "_fields", "_log", "_message", "_next_at", "_since")
+
+    def __init__(self, log: Log, message: str, clock: Callable[[], float] = time.monotonic, **fields: Any) -> None:
+        self._log, self._message, self._clock, self._fields = log, message, clock, fields
+        self._came, self._since, self._next_at = 0, 0.0, 0.0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it came and is not over."""
+        return self._came > 0
+
+    def came(self, error: BaseException, **fields: Any) -> None:
+        """Log it, unless it was logged less than a minute ago."""
+        now = self._clock()
+        self._came += 1
+        if self._came == 1:
+            self._since = now
+        elif now < self._next_at:
+            return
+        self._next_at = now + REPEAT_SECONDS
+        counted: dict[str, Any] = {}
+        if self._came > 1:
+            counted = {"times": self._came, "for_seconds": round(now - self._since)}
+        text = error_text(error) or type_name(error)
+        self._log.warning(self._message, **self._fields, **fields, error=text, **counted)
+
+    def over(self, message: str) -> None:
+        """Log that it is over, if it had come."""
+        if self._came:
+            lasted = round(self._clock() - self._since, 1)
+            self._log.info(message, **self._fields, times=self._came, after_seconds=lasted)
+            self._came = 0
+
+
 def get_logger(name: str) -> Log:
     """Return the log of a module."""
     return Log(name)
@@ -78,12 +128,12 @@ def shown(value: Any) -> str:
 
 
 class JsonLines(logging.Formatter):
-    """Formats records as one JSON object a line, for machines."""
+    """Formats records as one JSON object a line, for machines; times in UTC with milliseconds."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         found: dict[str, Any] = {
-            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": getattr(record, "event", record.getMessage()),

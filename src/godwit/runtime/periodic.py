@@ -10,7 +10,7 @@ from typing import Final
 
 from godwit.core import background
 from godwit.core.errors import BrokerClosed, GodwitError
-from godwit.core.logs import get_logger
+from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.tick_phase import until_beat
 
 STEP_WITHIN: Final = timedelta(seconds=30)
@@ -35,6 +35,7 @@ class PeriodicTasks:
     ) -> None:
         """Repeat a step until the broker is closed. It may return how long to wait for its next turn."""
         pause = timedelta(0) if at_once else every
+        trouble = RepeatedTrouble(log, "a regular step waits for the broker", step=name, worker=self._worker)
         while True:
             await asyncio.sleep(self._wait(pause.total_seconds()))
             if when is not None:
@@ -44,11 +45,12 @@ class PeriodicTasks:
                 async with asyncio.timeout(STEP_WITHIN.total_seconds()):
                     wished = await step()
                 pause = wished if isinstance(wished, timedelta) else every
+                trouble.over("a regular step goes on")
             except BrokerClosed:
                 return
             except (GodwitError, TimeoutError) as error:
                 self._unanswered()
-                log.warning("a regular step waits for the broker", worker=self._worker, error=str(error) or "no answer")
+                trouble.came(error)
             except asyncio.CancelledError:
                 raise
             except BaseException as error:  # noqa: BLE001 - it must be done again, whatever happened this time

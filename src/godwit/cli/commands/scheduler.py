@@ -10,8 +10,8 @@ import typer
 
 from godwit.cli.args.connection import manager_for
 from godwit.cli.args.options import Json, Store, Url
-from godwit.cli.commands.worker import write_logs
 from godwit.cli.exits import Exit
+from godwit.cli.shown.log_lines import LogFormat, LogFormatOption, LogLevel, LogLevelOption, write_logs
 from godwit.cli.shown.output import print_json, remarks
 
 EXAMPLES: Final = """Examples:
@@ -27,14 +27,15 @@ def scheduler(
     once: Annotated[bool, typer.Option("--once", help="Look once and leave; for a cron job of your own.")] = False,
     url: Url = None,
     store: Store = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON.")] = False,
+    log_level: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.TEXT,
     as_json: Json = False,
 ) -> Exit:
     """Run a scheduler until SIGTERM or Ctrl-C; run as many as you like, each firing is still one message.
 
     `godwit worker` runs one beside its consumers whenever a store is configured.
     """
-    write_logs(as_json=log_json)
+    write_logs(log_level, log_format)
 
     async def run() -> Exit:
         async with manager_for(url, store) as mq:

@@ -24,11 +24,12 @@ from godwit.cli.args.manager_target import UnusableTarget, load_manager
 from godwit.cli.args.options import Store, Url
 from godwit.cli.args.values import duration, whole
 from godwit.cli.exits import Exit
+from godwit.cli.shown.log_lines import LogFormat, LogFormatOption, LogLevel, LogLevelOption, write_logs
 from godwit.cli.shown.output import remarks
 from godwit.config import without_password
 from godwit.core.background import Background
 from godwit.core.errors import BrokerBusy, BrokerUnavailable
-from godwit.core.logs import JsonLines, get_logger
+from godwit.core.logs import get_logger
 from godwit.core.names import QueueName
 from godwit.manager import MessageQueueManager
 from godwit.runtime.supervisor import Supervisor
@@ -84,14 +85,15 @@ def worker(
     ] = NO_WAIT,
     url: Url = None,
     store: Store = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON.")] = False,
+    log_level: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> Exit:
     """Run consumers until SIGTERM or Ctrl-C.
 
     The first signal stops pulling, finishes what fits in the grace time and hands the rest back; a second one leaves at
     once. With several processes, one that dies is started again.
     """
-    write_logs(as_json=log_json)
+    write_logs(log_level, log_format)
     manager = load_for(target, url, store)
     wanted = None if queues is None else [QueueName(name.strip()) for name in queues.split(",") if name.strip()]
     consumers = chosen(target, manager, wanted, concurrency)
@@ -117,13 +119,6 @@ def load_for(target: str, url: str | None, store: str | None) -> MessageQueueMan
         named = without_password(manager.settings.broker_url)
         raise UnusableTarget(target, f"names its own broker, {named}", "Use from_url() without an argument there.")
     return manager
-
-
-def write_logs(*, as_json: bool) -> None:
-    """Send log lines to stderr, unless the application has its own logging by then."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def chosen(
@@ -165,9 +160,8 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
         if not await signals.unless_stopped(connected(stack, manager, patience)):
             return
         worker = manager.worker(name=own_name(manager), consumers=consumers)
+        log_addresses(manager)
         signals.worker = worker
-        if manager.monitoring.address is not None:
-            remarks().print(f"metrics and health on {manager.monitoring.address}", highlight=False)
         background = Background(worker.name)
         stack.callback(background.cancel)
         if CHILD in os.environ:
@@ -181,6 +175,16 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
         if not signals.count:
             await worker.run()
         leave_soon()
+
+
+def log_addresses(manager: MessageQueueManager) -> None:
+    """Log what the worker works with; passwords stay out."""
+    fields = {"broker": without_password(manager.settings.broker_url)}
+    if manager.settings.store_url is not None:
+        fields["store"] = without_password(manager.settings.store_url)
+    if manager.monitoring.address is not None:
+        fields["metrics"] = manager.monitoring.address
+    log.info("worker starts", **fields)
 
 
 def own_name(manager: MessageQueueManager) -> str | None:

@@ -8,4 +8,5 @@ Modules:
     dead_letters      dead letters and failure patterns
     message_status    the status of a message in every group
     schedules         schedules and firings
+    log_lines         log lines of commands that run for long
 """

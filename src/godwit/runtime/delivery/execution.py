@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from godwit.brokers.contract import Ack, Settlement
+from godwit.brokers.contract import Ack, Delivery, Settlement
 from godwit.core.errors import InvalidMessage
-from godwit.core.failures.judgement import BatchFailed, Permanent
+from godwit.core.failures.judgement import BatchFailed, Judgement, Permanent
 from godwit.core.logs import get_logger
 from godwit.core.messages.message import Message
 from godwit.runtime.delivery.coroutine_driver import first_step, in_context
@@ -209,22 +209,29 @@ class Execution:
                 self._failed(one, error, run_ms)
 
     def _failed(self, held: HeldDelivery, error: BaseException, run_ms: int) -> None:
-        judgement = held.failed(error, run_ms)
-        delivery = held.delivery
-        log.info(
-            "handler failed",
-            queue=delivery.queue,
-            group=delivery.group,
-            message_id=held.message_id,
-            attempt=delivery.attempt,
-            error=judgement.error.message,
-            error_type=judgement.error.type,
-            retry_in=None if judgement.delay is None else judgement.delay.total_seconds(),
-        )
+        _log_failure(held.delivery, held.failed(error, run_ms), error)
 
     def close(self) -> None:
         """Stop watching times."""
         self._limit.close()
+
+
+def _log_failure(delivery: Delivery, judgement: Judgement, error: BaseException) -> None:
+    """Log a failed attempt as a warning and a message given up as an error, with traceback; a postponement as news."""
+    fields: dict[str, object] = {
+        "queue": delivery.queue,
+        "group": delivery.group,
+        "message_id": delivery.envelope.id,
+        "attempt": delivery.attempt,
+        "error": judgement.error.message,
+        "error_type": judgement.error.type,
+    }
+    if judgement.delay is None:
+        log.error("message given up", exc_info=error, **fields, kind=judgement.kind)
+    elif judgement.postponed:
+        log.info("message postponed", **fields, again_in=judgement.delay.total_seconds())
+    else:
+        log.warning("handler failed", exc_info=error, **fields, again_in=judgement.delay.total_seconds())
 
 
 def _milliseconds_since(started: float) -> int:

@@ -16,6 +16,7 @@ from godwit.admin.control import (
     RateLimit,
     pause_key,
     rate_key,
+    read_hold,
     read_rate_limit,
 )
 from godwit.brokers.contract import Place, Shared, SharedEntry
@@ -110,12 +111,21 @@ class SharedGate:
         shared = await self._shared.scan(GATE_PREFIX)
         self.seen = shared
         before, self._paused = self._paused, frozenset(key for key in shared if key.startswith(PAUSE_PREFIX))
+        self._log_pauses(before, shared)
         lifted = bool(before - self._paused) | self._learn_rates(shared)
         for breaker in self._distinct:
             held_back = not breaker.is_closed
             breaker.learn(shared.get(f"{BREAKER_PREFIX}{breaker.name}"))
             lifted |= held_back and breaker.is_closed
         return lifted
+
+    def _log_pauses(self, before: frozenset[str], shared: Mapping[str, SharedEntry]) -> None:
+        ours = {key for queue, group in self.breakers for key in (pause_key(queue), pause_key(queue, group))}
+        for key in sorted((self._paused - before) & ours):
+            hold = read_hold(shared[key].value)
+            log.info("paused", place=key.removeprefix(PAUSE_PREFIX), by=hold.by, reason=hold.reason)
+        for key in sorted((before - self._paused) & ours):
+            log.info("resumed", place=key.removeprefix(PAUSE_PREFIX))
 
     def _learn_rates(self, shared: Mapping[str, SharedEntry]) -> bool:
         now_ms, before = self._clock.now_ms(), set(self._rates)

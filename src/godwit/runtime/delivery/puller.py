@@ -13,7 +13,7 @@ from typing import Final
 from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Place, Settlement
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.failures.judgement import Judgement
-from godwit.core.logs import get_logger
+from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.names import QueueName
 from godwit.runtime.delivery.dispatch import HandlerQueue
 from godwit.runtime.delivery.empty_polls import EmptyPollCache
@@ -82,14 +82,16 @@ class Puller:
     async def run(self) -> None:
         """Pull until stopped; an absent broker is waited for."""
         pause = _PAUSE_AFTER_ERROR
+        trouble = RepeatedTrouble(log, "pulling waits for the broker", consumer=self.consumer.name)
         while not self._stopping:
             try:
                 await self._turn()
                 pause = _PAUSE_AFTER_ERROR
+                trouble.over("pulling goes on")
             except BrokerClosed:
                 return
             except GodwitError as error:
-                log.warning("pulling waits for the broker", consumer=self.consumer.name, error=str(error))
+                trouble.came(error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
 

@@ -10,7 +10,7 @@ from godwit.brokers.contract import Broker, Settlement
 from godwit.core import background
 from godwit.core.error_text import error_text
 from godwit.core.errors import BrokerClosed, BrokerError
-from godwit.core.logs import get_logger
+from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.names import AckId
 
 BATCH: Final = 500
@@ -35,6 +35,7 @@ class Settler:
         self._waiting: list[Settlement] = []
         self._task: asyncio.Task[None] | None = None
         self._busy = False
+        self._trouble = RepeatedTrouble(log, "settling waits for the broker")
 
     def add(self, settlement: Settlement) -> None:
         """Settle soon."""
@@ -60,7 +61,7 @@ class Settler:
                 self._waiting = batch + self._waiting
                 raise
             except BrokerError as error:
-                log.warning("settling waits for the broker", count=len(batch), error=str(error))
+                self._trouble.came(error, count=len(batch))
                 self._waiting = batch + self._waiting
                 await asyncio.sleep(_PAUSE_AFTER_ERROR)
             except asyncio.CancelledError:
@@ -69,6 +70,7 @@ class Settler:
                 background.failed("settler", error, count=len(batch))
                 await self._settle_apart(batch)
             else:
+                self._trouble.over("settling goes on")
                 await self._tell(batch, refused)
 
     async def _settle_apart(self, batch: Sequence[Settlement]) -> None:

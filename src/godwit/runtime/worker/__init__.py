@@ -9,6 +9,7 @@ Modules:
     status          how a worker does: pauses, health checks and watchdog, reported to heartbeats and metrics
     health_checks   health callables of groups
     heartbeat       each worker says that it is alive and how it does
+    worker_log      what a worker logs about itself and its peers
     watchdog        a consumer that should pull and does not is started again
     maintenance     maintenance of the broker, done by one process for all
     balance         how the members of a group share its work

@@ -29,6 +29,11 @@ class WorkerCounts:
         """Messages whose handlers ended, well or not."""
         return sum(tally.processed for tally in self.tallies.values())
 
+    @property
+    def failed(self) -> int:
+        """Messages whose handlers failed."""
+        return sum(tally.errors for tally in self.tallies.values())
+
     def delivered(self, deliveries: Sequence[Delivery]) -> None:
         """Count what one pull brought: one delivery at least."""
         first = deliveries[0]

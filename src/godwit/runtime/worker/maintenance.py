@@ -27,6 +27,11 @@ class Maintenance:
         self._ours = asyncio.Event()
         self._ours.set()
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process does it, as far as it knows."""
+        return self._ours.is_set()
+
     async def our_turn(self) -> None:
         """Wait until it falls to this process."""
         await self._ours.wait()

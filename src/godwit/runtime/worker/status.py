@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from godwit.brokers.contract import Place
 from godwit.core.errors import BrokerClosed, GodwitError
-from godwit.core.logs import get_logger
+from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.runtime.worker.consumer import Consumer
 from godwit.runtime.worker.heartbeat import PAUSED, STOPPED, Heartbeat, InstanceStatus, State
 from godwit.telemetry.metrics import QueueMetricsCollector
@@ -32,6 +32,7 @@ class WorkerStatus:
         self._metrics, self._paused, self._trouble = metrics, paused, trouble
         self._problems: dict[int, str] = {}
         """What health callables complained of, by the number of the consumer."""
+        self._unwritten = RepeatedTrouble(log, "heartbeat not written", worker=worker)
         self._told: dict[Place, State] = {}
         self._serving = Counter((queue, one.group) for one in consumers for queue in one.queues)
 
@@ -99,4 +100,6 @@ class WorkerStatus:
         except BrokerClosed:
             raise
         except GodwitError as error:
-            log.warning("heartbeat not written", worker=self._worker, error=str(error))
+            self._unwritten.came(error)
+        else:
+            self._unwritten.over("heartbeat written again")

@@ -23,7 +23,7 @@ from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.failures.breaker import BreakerRule
 from godwit.core.failures.judgement import Judgement, judge
 from godwit.core.failures.retry import RetryPolicy
-from godwit.core.logs import get_logger
+from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.names import AckId
 from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.delivery.gate import GateView, SharedGate
@@ -44,6 +44,7 @@ from godwit.runtime.worker.maintenance import MAINTAIN_EVERY, Maintenance
 from godwit.runtime.worker.shutdown import Shutdown
 from godwit.runtime.worker.status import WorkerStatus
 from godwit.runtime.worker.watchdog import PATIENCE, Watchdog, Watched
+from godwit.runtime.worker.worker_log import SUMMARY_EVERY, WorkerLog
 from godwit.telemetry.metrics import QueueMetricsCollector
 
 REFRESH_EVERY: Final = timedelta(seconds=1)
@@ -108,6 +109,7 @@ class Worker:
             limiters=limiters_of(consumers, broker.shared, clock=clock, random=self._random),
         )
         self.counts = WorkerCounts(places, self._gate.breakers, metrics or QueueMetricsCollector())
+        self._log = WorkerLog(self.name, consumers, self.counts, held=lambda: len(self._held))
         interval = self._settings.heartbeat_interval
         tallies = self.counts.tallies
         self._status = WorkerStatus(
@@ -134,6 +136,7 @@ class Worker:
         self._pullers: list[Puller] = []
         self.watchdog = Watchdog([])
         self._broker_away = False
+        self._unknown = RepeatedTrouble(log, "shared state unknown", worker=self.name)
         shortest = min((consumer.lease for consumer in consumers), default=timedelta(seconds=15))
         self._renewer = Renewer(self._held, broker.extend_now, every=shortest / 3)
         self._shutdown = Shutdown()
@@ -196,9 +199,11 @@ class Worker:
         care = Background(self.name)
         for name, step in self._care():
             care.keep(name, step)
+        self._log.started()
         try:
             await self._shutdown.called()
         finally:
+            self._log.stopping(self._settings.grace)
             for puller in self._pullers:
                 puller.stop()
             await self._shutdown.unless_forced(self.watchdog.stop(), self._longest_turn())
@@ -211,7 +216,7 @@ class Worker:
             self._threads.shutdown(wait=False, cancel_futures=True)
             await self._shutdown.unless_forced(self._status.goodbye(), within)
             await self._shutdown.unless_forced(self._maintenance.release(), within)
-            log.info("worker stopped", worker=self.name, processed=self.counts.processed, handed_back=handed_back)
+            self._log.stopped(handed_back)
 
     async def _members(self, queue: str) -> list[ConsumerInstance]:
         return await instances(self._broker.shared, self._clock, queue)
@@ -221,6 +226,8 @@ class Worker:
         await self._status.beat()
         for puller in self._pullers:
             await puller.balance()
+        if self._maintenance.is_ours and self._broker.care_is_shared:  # one worker logs for all of them
+            self._log.peers(await instances(self._broker.shared, self._clock), self._clock.now_ms())
 
     def _care(self) -> Iterator[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
         """Give what a worker does beside pulling."""
@@ -231,6 +238,7 @@ class Worker:
             partial(repeat, "maintenance", maintenance.tick, MAINTAIN_EVERY, when=maintenance.our_turn),
         )
         yield "gate", partial(repeat, "gate", self._refresh, REFRESH_EVERY)
+        yield "summary", partial(repeat, "summary", self._log.summary, SUMMARY_EVERY)
         yield "heartbeat", partial(repeat, "heartbeat", self._beat, self._settings.heartbeat_interval, at_once=True)
         for number, consumer in enumerate(self._consumers):
             if consumer.health.ask is not None:
@@ -282,13 +290,13 @@ class Worker:
             raise
         except (GodwitError, TimeoutError) as error:
             self._broker_away = True
-            log.warning("shared state unknown", worker=self.name, error=str(error) or "no answer")
+            self._unknown.came(error)
             return REFRESH_EVERY
         self._maintenance.learn(self._gate.seen.get(MAINTENANCE_KEY))
         self._learned(self._gate.seen)
         if self._broker_away:
             self._broker_away = False
-            log.info("the broker answers again", worker=self.name)
+            self._unknown.over("the broker answers again")
             self.watchdog.broker_returned()
             lifted = True
         if lifted:
@@ -307,6 +315,7 @@ class Worker:
             ended = [delivery for delivery in ended if delivery.ack_id not in gone]
             settlements = [settlement for settlement in settlements if settlement.ack_id not in gone]
         self.counts.settled(ended, settlements, self._clock.now_ms())
+        self._log.settled(ended, settlements)
         await self._gate.publish()
         self._changed()
 
