@@ -210,7 +210,7 @@ def soak(*, messages: int, ready: int, kills: int, console: Console) -> Report:
         Result(name="held by the killed", unit="messages", repeats=[found.held]),
         Result(name="delivered again", unit="messages", repeats=[found.repeated]),
         never("lost", found.lost),
-        never("delivered again though nobody died with it", found.unexplained),
+        never("delivered again without a crash of its worker", found.unexplained),
         never("out of order", found.out_of_order),
         *measured,
     ]

@@ -120,7 +120,7 @@ def reported(minutes: float, rounds: list[Round], found: str, seed: int) -> Repo
         Result(name="held by the killed", unit="a round", repeats=[one.held for one in judged] or [0]),
         Result(name="delivered again", unit="a round", repeats=[one.repeated for one in judged] or [0]),
         never("lost", sum(one.lost for one in judged)),
-        never("delivered again though nobody died with it", sum(one.unexplained for one in judged)),
+        never("delivered again without a crash of its worker", sum(one.unexplained for one in judged)),
         never("out of order", sum(one.out_of_order for one in judged)),
         never("rounds that did not reconcile", sum(bool(one.problem) for one in rounds)),
         never("failures of the state machine", int(bool(found))),

@@ -19,8 +19,8 @@ from godwit.brokers.sqlite import SqliteBroker
 TOGETHER_REPEATS: Final = 9
 REMARKS: Final = (
     (
-        "Two processes: the file takes one writer at a time, and whoever takes over reads again what others changed. "
-        "What two can do at once is to wait for the disk, which keeps nobody out, and to prepare and read messages."
+        "Two processes: the file takes one writer at a time, and the next writer reads again what others changed. "
+        "Two processes can wait for the disk at once, and prepare and read messages at once."
     ),
     (
         "Depth: the processor time says whether anything grows with what waits. The time on the wall also has the "

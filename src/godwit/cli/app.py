@@ -99,7 +99,7 @@ def report_error(error: Exception, *, as_json: bool) -> Exit:
 
 app = typer.Typer(
     cls=Commands,
-    help="Look after Godwit's queues from a terminal or a script.",
+    help="Manage Godwit's queues from a terminal or a script.",
     epilog="Every command has --help with an example. Exit codes are listed in docs/cli.md.",
     rich_markup_mode=None,
     add_completion=False,

@@ -85,6 +85,6 @@ def _show(url: str, schema: SchemaStatus, *, as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    part = add_group(app, "db", help="Look after the store's schema.", epilog=EXAMPLES)
+    part = add_group(app, "db", help="Manage the store's schema.", epilog=EXAMPLES)
     part.command(epilog=EXAMPLES)(status)
     part.command(epilog=EXAMPLES)(upgrade)

@@ -349,7 +349,7 @@ def _patch(text: str) -> dict[str, object]:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    part = add_group(app, "dlq", help="Look after messages that were given up on.", epilog=EXAMPLES)
+    part = add_group(app, "dlq", help="Manage dead letters: messages that will not be tried again.", epilog=EXAMPLES)
     part.command("list", epilog=LIST_EXAMPLES)(list_letters)
     part.command(epilog=SHOW_EXAMPLES)(show)
     part.command(epilog=REPLAY_EXAMPLES)(replay)

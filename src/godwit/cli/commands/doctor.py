@@ -44,7 +44,7 @@ def doctor(
 ) -> Exit:
     """Examine a broker's server and explain what is wrong.
 
-    Every finding says why it matters and how to mend it; nothing is changed. Exit code 8 when there is a problem:
+    Every finding has a reason and a remedy; nothing is changed. Exit code 8 when there is a problem:
     something that loses messages or stops them now.
     """
     address = server or settings_for(url).broker_url

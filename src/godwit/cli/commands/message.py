@@ -67,7 +67,7 @@ def show(
 ) -> Exit:
     """Say where a message stands, in all groups of its queue: attempts, last attempt, next retry, how it ended.
 
-    The journal is recorded first, as far as that is still to do. Exit code 4 when no such message is known.
+    Unrecorded rows of the journal are recorded first. Exit code 4 when no such message is known.
     """
     check_message_id(message_id)
 

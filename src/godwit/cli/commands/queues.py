@@ -42,10 +42,10 @@ def queues(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again and again until Ctrl-C.")] = False,
     every: Annotated[
-        timedelta, typer.Option(parser=duration, metavar="DURATION", help="How often to look.", show_default="1s")
+        timedelta, typer.Option(parser=duration, metavar="DURATION", help="How often to refresh.", show_default="1s")
     ] = timedelta(seconds=1),
     times: Annotated[
-        int | None, typer.Option(parser=whole(1, 1_000_000_000), metavar="N", help="Stop watching after so many looks.")
+        int | None, typer.Option(parser=whole(1, 1_000_000_000), metavar="N", help="Stop after this many refreshes.")
     ] = None,
     url: Url = None,
     as_json: Json = False,
@@ -53,7 +53,7 @@ def queues(
     """Show how much every queue and group holds.
 
     Blocked messages wait for an earlier one of their ordering key; full groups refuse publishes; a
-    paused group is not pulled from, a draining queue takes no messages. Producers heard of in the last 30
+    paused group is not pulled from, a draining queue takes no messages. Producers that reported in the last 30
     seconds follow with their rate over a minute. Exit code 1 when there is no queue.
     """
 

@@ -107,7 +107,7 @@ def add(
     store: Store = None,
     as_json: Json = False,
 ) -> Exit:
-    """Schedule a message, once (--at) or again and again (--cron), and print the id to know it by."""
+    """Schedule a message, once (--at) or repeatedly (--cron), and print its id."""
     if (cron is None) == (at is None):
         raise Misuse("It is not said when", "Give either --cron or --at.")
     when: Any = at  # typer wants one plain type; the parser returns either of two
@@ -208,7 +208,7 @@ def preview(
     store: Store = None,
     as_json: Json = False,
 ) -> Exit:
-    """Show the next times of a schedule, or of an expression that is not scheduled yet."""
+    """Show the next times of a schedule, or of an expression that is not scheduled."""
     if (schedule_id is None) == (cron is None):
         raise Misuse("It is not said of what", "Give either an ID or --cron.")
     if cron is not None:

@@ -24,7 +24,7 @@ EXAMPLES: Final = """Examples:
 
 
 def scheduler(
-    once: Annotated[bool, typer.Option("--once", help="Look once and leave; for a cron job of your own.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run one tick and exit; for a cron job of your own.")] = False,
     url: Url = None,
     store: Store = None,
     log_level: LogLevelOption = LogLevel.INFO,

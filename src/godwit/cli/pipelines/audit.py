@@ -58,7 +58,7 @@ def audit(
     store: Store = None,
     as_json: Json = False,
 ) -> Exit:
-    """Follow the journal to its end and say whether every message came to its own.
+    """Follow the journal to its end and report whether every message was handled.
 
     Exit code 0 when all is well, 7 when something is wrong, 8 when it cannot be known.
     """

@@ -30,13 +30,13 @@ LakeFolder = Annotated[
     typer.Option(
         "--lake",
         metavar="FOLDER",
-        help="Where Parquet files are: a folder, or an address Spark knows.",
+        help="Where Parquet files are: a folder, or an address that Spark supports.",
         show_default="beside the SQLite file, else ./godwit-lake",
     ),
 ]
 Every = Annotated[
     timedelta,
-    typer.Option(parser=duration, metavar="DURATION", help="Look for new rows so often.", show_default="5s"),
+    typer.Option(parser=duration, metavar="DURATION", help="How often to look for new rows.", show_default="5s"),
 ]
 MaxRows = Annotated[
     int, typer.Option("--max-rows", parser=whole(1, 1_000_000_000), metavar="N", help="At most so many rows a batch.")
