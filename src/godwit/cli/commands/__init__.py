@@ -11,9 +11,7 @@ Modules, in the order of the help:
     control          `godwit pause`, `resume`, `drain` and `purge`
     route            `godwit route`: which queue a message would go to, and why
     worker           `godwit worker`: run an application's consumers
-    schedule         `godwit schedule`: add, list, show, preview, pause, resume, cancel
-    schedule_bulk    `godwit schedule load` and `campaign`: many messages at once
-    scheduler        `godwit scheduler`: publish scheduled messages when they are due
+    schedules        `godwit schedule` and `godwit scheduler`: messages that are due later
     db               `godwit db`: the store's schema
     config           `godwit config`: the configuration in force and where each value came from
     backup           `godwit backup`: a copy of a SQLite file in use

@@ -14,7 +14,7 @@ from godwit.cli.args.connection import manager_for
 from godwit.cli.args.options import Json, Queue, Store, Url
 from godwit.cli.args.payload_lines import parse_payload
 from godwit.cli.args.values import Misuse, duration, duration_or_instant, instant, pairs, whole
-from godwit.cli.commands.schedule_bulk import check_declared, register_bulk
+from godwit.cli.commands.schedules.bulk import check_declared, register_bulk
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, results
 from godwit.cli.shown.schedules import firing_document, local_times, schedule_document, schedule_table, show_schedule
