@@ -35,7 +35,7 @@ def manager(tmp_path: Path, group: str = "", interval: int = 30) -> MessageQueue
     file = tmp_path / "godwit.toml"
     file.write_text(
         f'[[queues]]\nname = "q"\n[[queues.consumer_groups]]\nname = "default"\n'
-        f"health_check.interval = {interval}\nhealth_check.timeout = {interval}\n{group}"
+        f'health_check.interval = "{interval}ms"\nhealth_check.timeout = "{interval}ms"\n{group}'
     )
     return MessageQueueManager.from_config(file, environment={}, url="memory://")
 

@@ -49,7 +49,7 @@ def unburnt(deliveries: list[Delivery]) -> bool:
 
 def with_grace(tmp_path: Path, seconds: float) -> str:
     file = tmp_path / "godwit.toml"
-    file.write_text(f"[consumer]\nshutdown_grace = {int(seconds * 1000)}")
+    file.write_text(f'[consumer]\nshutdown_grace = "{int(seconds * 1000)}ms"')
     return str(file)
 
 

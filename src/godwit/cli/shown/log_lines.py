@@ -28,7 +28,12 @@ class LogFormat(StrEnum):
 
 
 LogLevelOption = Annotated[
-    LogLevel, typer.Option("--log-level", help="The least important lines to write; debug has every success.")
+    LogLevel,
+    typer.Option(
+        "--log-level",
+        metavar="LEVEL",
+        help="The least important lines to write: debug (every success too), info, warning or error.",
+    ),
 ]
 LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Lines for people, or JSON objects.")]
 
