@@ -17,8 +17,12 @@ from godwit.admin.doctor.redis import capacity, durability
 from godwit.admin.doctor.redis import examine as examine_redis
 from godwit.admin.doctor.redis.facts import RedisFacts, gather
 from godwit.admin.doctor.redis.groups import examine_groups
+from godwit.brokers.redis import RedisBroker
+from godwit.brokers.redis.layout import keys
 from godwit.core.clock import ManualClock
 from godwit.core.errors import BrokerUnavailable
+from godwit.core.names import DEFAULT_GROUP
+from godwit.core.queues import QueueSpec
 from tests.conformance.harness import Q
 from tests.faults.remote_harness import remote
 from tests.servers.redis import RedisServer, fresh, redis_server
@@ -234,3 +238,21 @@ async def test_a_server_that_cannot_be_asked_says_why_and_what_to_do() -> None:
         assert "wrong" not in refused.value.fact
     with pytest.raises(BrokerUnavailable, match="Check that the server runs"):
         await examine(server.url)
+
+
+async def test_counters_that_were_counted_anew_are_told() -> None:
+    server = fresh()
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=Q))
+        assert explained((await examined(server))["counters"], OK) == "agree with what is stored"
+        with server.client() as client:
+            client.zadd(keys.block(Q, DEFAULT_GROUP)[keys.GROUP_PARTS.index("again")], {"7": 7})
+            client.hset(keys.block(Q, DEFAULT_GROUP)[0], "recount", 1)
+        told = explained((await examined(server))["counters"], WARNING)
+        assert "0 corrections in 1 groups; 1 groups wait to be counted, such as group 'default' of queue" in told
+        await broker.maintain()
+        told = explained((await examined(server))["counters"], WARNING)
+        assert "1 corrections in 1 groups, the last at" in told
+        assert "places of nothing (1)" in told
+        await broker.remove(Q)
+        assert explained((await examined(server))["counters"], OK)

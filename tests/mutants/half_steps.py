@@ -7,6 +7,9 @@ from typing import Final
 from tests.mutants.plant import Mutant
 
 CANCEL: Final = "tests/brokers/redis/test_redis_cancel.py::"
+RECOUNT: Final = "tests/brokers/redis/test_redis_recount.py::"
+MENDED: Final = f"{RECOUNT}test_what_does_not_agree_with_what_is_stored_is_mended_and_the_queue_goes_on"
+STEPS: Final = "tests/brokers/redis/test_redis_half_steps.py::"
 
 MUTANTS: Final = (
     Mutant(
@@ -15,5 +18,47 @@ MUTANTS: Final = (
         old="  if last and (where == '' or after(last, where)) then where = last end\n",
         new="  if last and where == '' then where = last end\n",
         tests=(f"{CANCEL}test_a_message_leased_between_two_steps_of_its_cancellation_is_not_deleted",),
+    ),
+    Mutant(
+        name="half steps: counters are never compared with what is stored",
+        file="brokers/redis/lua/maintain.lua",
+        old="if doubtful(b, held) then",
+        new="if false then",
+        tests=(f"{MENDED}[a copy is not counted-g]",),
+    ),
+    Mutant(
+        name="half steps: a copy that waits nowhere stays there",
+        file="brokers/redis/lua/recount.lua",
+        old="      if not lease and waits == 0 then orphan(c) end\n",
+        new="",
+        tests=(f"{MENDED}[copies that wait nowhere-keyed]",),
+    ),
+    Mutant(
+        name="half steps: what lies before the bookmark without a lease stays there",
+        file="brokers/redis/lua/recount.lua",
+        old="        orphan(c)\n      elseif",
+        new="      elseif",
+        tests=(f"{MENDED}[leases that are gone-g]",),
+    ),
+    Mutant(
+        name="half steps: a head without a copy blocks its key for ever",
+        file="brokers/redis/lua/recount.lua",
+        old="    release(b, {key = known[n], seq = 0})\n",
+        new="",
+        tests=(f"{MENDED}[heads of nothing-keyed]",),
+    ),
+    Mutant(
+        name="half steps: a deletion that was refused twice is forgotten",
+        file="brokers/redis/lua/_step.lua",
+        old="        for b in pairs(gauges) do redis.call('HSET', KEYS[b + 1], 'recount', 1) end\n",
+        new="",
+        tests=(f"{STEPS}test_a_deletion_that_cannot_be_carried_out_is_made_good_by_the_upkeep",),
+    ),
+    Mutant(
+        name="half steps: a script that fails half-way is not taken back",
+        file="brokers/redis/lua/_whole.lua",
+        old="for n = #undone, 1, -1 do pcall(undone[n]) end\n",
+        new="",
+        tests=(f"{STEPS}test_a_script_that_fails_at_any_command_has_done_all_or_nothing[redis-settle]",),
     ),
 )

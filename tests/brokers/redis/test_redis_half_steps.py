@@ -6,9 +6,9 @@ afterwards is what was stored before, or what the whole script stores. The scrip
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from importlib.resources import files
 from typing import Any, Final
 
@@ -18,24 +18,22 @@ import pytest
 import redis
 from msgspec import structs
 
-from godwit.brokers.contract import Ack, Delivery, GiveUp, HandBack, Nack, Settlement
+from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Settlement
 from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis.client.client import RedisClient
 from godwit.brokers.redis.client.scripts import script
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.publish.fast_command import fast_publish_command, packed_one
 from godwit.brokers.redis.pull import PullOrder
-from godwit.core.clock import ManualClock, from_ms
 from godwit.core.failures.failure import FailureKind, ProcessingError
-from godwit.core.messages.envelope import Envelope, seal
-from godwit.core.messages.message import Message, Routing, Scheduling
+from godwit.core.messages.envelope import Envelope
+from godwit.core.messages.message import Routing
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, Overflow, QueueSpec
-from tests.servers.redis import Program, RedisServer, fresh
+from tests.brokers.redis.prepared_queue import DEAD, KEYED, LEASE, SOON, G, PreparedQueue, Q, opened_queue
+from tests.servers.redis import Program
 
-Q, DEAD, G, KEYED = QueueName("orders"), QueueName("dead"), GroupName("g"), GroupName("keyed")
 DEFAULT: Final = GroupName("default")
-LEASE, SOON = timedelta(seconds=10), timedelta(seconds=5)
 INJECTED: Final = "ERR injected"
 HARNESS: Final = """
 local left, real = %d, redis
@@ -58,50 +56,6 @@ LUA: Final = files("godwit.brokers.redis") / "lua"
 SHARED: Final = frozenset(name.encode() for name in keys.SHARED)
 Saved = dict[bytes, bytes]
 Stored = dict[bytes, Any]
-
-
-class PreparedQueue:
-    """A broker whose queue has copies in every place, and the calls of scripts it made."""
-
-    def __init__(self, server: RedisServer, broker: RedisBroker, clock: ManualClock) -> None:
-        self.server, self.broker, self.clock = server, broker, clock
-        self.held: list[Delivery] = []
-        self.keyed: list[Delivery] = []
-
-    def now(self) -> datetime:
-        return from_ms(self.clock.now_ms())
-
-    def message(self, name: str, **fields: Any) -> Envelope:
-        return seal(Message(id=MessageId(name), queue=Q, payload=name, created_at=self.now(), **fields))
-
-    def later(self, name: str, **fields: Any) -> Envelope:
-        return self.message(name, scheduling=Scheduling(deliver_at=self.now() + SOON), **fields)
-
-    def expiring(self, name: str, after: timedelta = SOON, **fields: Any) -> Envelope:
-        return self.message(name, expires_at=self.now() + after, **fields)
-
-    async def pull(self, group: GroupName, limit: int) -> list[Delivery]:
-        return await self.broker.pull(Q, group, worker="w", limit=limit, lease=LEASE)
-
-    async def fill(self) -> None:
-        """Have copies in lanes, parked, delayed, blocked, leased and dead, of both groups."""
-        groups = [GroupSpec(name=G), GroupSpec(name=KEYED, message_ordering=True)]
-        await self.broker.declare(QueueSpec(name=DEAD))
-        await self.broker.declare(QueueSpec(name=Q, lanes=4, dead_letter_queue=DEAD, max_size=60), groups)
-        await self.broker.publish([self.message(f"a{n}", ordering_key=f"k{n % 2}", priority=30 * n) for n in range(4)])
-        for group in (G, KEYED):
-            (first, *_) = await self.pull(group, 2)
-            error = ProcessingError(message="no", timestamp=self.now())
-            await self.broker.settle([GiveUp(first.ack_id, FailureKind.PERMANENT, error)])
-        await self.broker.publish([self.message(f"b{n}", ordering_key=f"k{n % 2}") for n in range(6)])
-        await self.broker.publish([self.later("l1", ordering_key="k9"), self.later("l2"), self.later("l2")])
-        await self.broker.publish([self.expiring("e1", LEASE), self.expiring("e2"), self.expiring("e3", LEASE)])
-        await self.broker.publish([self.expiring("e4", LEASE), self.expiring("e5", SOON)])
-        self.held, self.keyed = await self.pull(G, 6), await self.pull(KEYED, 3)
-        await self.broker.settle([Nack(self.held[0].ack_id, timedelta(0)), Nack(self.held[1].ack_id, SOON)])
-        await self.broker.settle([Nack(self.keyed[0].ack_id, SOON)])
-        await self.broker.shared.put("a", b"1", expected=None, ttl=SOON)
-        await self.broker.shared.put("b", b"1", expected=None)
 
 
 Act = Callable[[PreparedQueue], Awaitable[object]]
@@ -179,6 +133,18 @@ async def inbox(prepared: PreparedQueue) -> None:
     await prepared.broker.maintain()
 
 
+async def recount(prepared: PreparedQueue) -> None:
+    """Find copies that wait nowhere, heads without a copy, places without one, and counters that are wrong."""
+    with prepared.server.client() as client:
+        part = dict(zip(keys.GROUP_PARTS, keys.block(Q, KEYED), strict=True))
+        client.delete(part["delayed"])
+        client.hset(part["heads"], "k5", 999)
+        client.zadd(part["again"], {"998": 998})
+        client.zadd(part["leases"], {"p997:gone": 5})
+        client.hset(part["group"], "letters", 0)
+    await prepared.broker.maintain()
+
+
 async def trim(prepared: PreparedQueue) -> None:
     prepared.clock.advance(timedelta(days=30))
     await prepared.broker.journal.trim()
@@ -207,6 +173,7 @@ SCENES: Final[dict[str, tuple[str, Act]]] = {
     "replay": ("replay", replay),
     "discard": ("discard", discard),
     "maintain": ("maintain", lambda prepared: after_all(prepared, prepared.broker.maintain)),
+    "recount": ("recount", recount),
     "forget": ("forget", lambda prepared: after_all(prepared, prepared.broker.maintain)),
     "trim": ("trim", trim),
     "shared put": ("shared", lambda prepared: prepared.broker.shared.put("c", b"2", expected=None, ttl=SOON)),
@@ -376,15 +343,6 @@ def difference(one: Stored, other: Stored) -> str:
     )
 
 
-@asynccontextmanager
-async def opened_queue(program: Program = "redis") -> AsyncIterator[PreparedQueue]:
-    server, clock = fresh(program), ManualClock()
-    async with RedisBroker(server.url, now=lambda: str(clock.now_ms())) as broker:
-        prepared = PreparedQueue(server, broker, clock)
-        await prepared.fill()
-        yield prepared
-
-
 PROGRAMS: Final[tuple[Program, ...]] = ("redis", "valkey")
 ON_VALKEY: Final = ("publish", "pull", "maintain")
 """Scenes whose scripts take entries of streams back, which newer servers allow in another way."""
@@ -433,6 +391,34 @@ async def test_a_chunk_that_fails_at_any_command_is_stored_or_not(expires: bool,
             before = saved(client)
             assert check(client, plain(prepared, *messages), before) > 5
             assert check(client, plain(prepared, prepared.message("z")), before) > 5
+
+
+FAILING_DELETIONS: Final = """
+local real = redis
+local redis = setmetatable({
+  call = function(command, key, ...)
+    if command == 'XDEL' then error({err = 'ERR injected'}) end
+    return real.call(command, key, ...)
+  end,
+}, {__index = real})
+"""
+
+
+async def test_a_deletion_that_cannot_be_carried_out_is_made_good_by_the_upkeep() -> None:
+    async with opened_queue() as prepared:
+        held = prepared.held[2]
+        with prepared.server.client() as client:
+            names = (*keys.step(Q), *keys.block(Q, G))
+            ack = (1, held.ack_id.split("#", 3)[3], "ack", 0, "", "", "", 1, "")
+            source = FAILING_DELETIONS + script("settle").source
+            now = prepared.clock.now_ms()
+            assert client.eval(source, len(names), *names, now, Q, 1, 1, G, *ack) == []
+            assert client.hget(keys.block(Q, G)[0], "recount") == b"1"
+        assert await prepared.broker.maintain() > 0
+        (stats,) = [one for queue in await prepared.broker.stats() for one in queue.groups if one.name == G]
+        copies = [one for one in (await prepared.broker.journal.snapshot(Q)).copies if one.group == G]
+        assert stats.depth == sum(one.state != "dead" for one in copies)
+        assert held.message_id in {one.message_id for one in await prepared.pull(G, 10)}, "what is stored is delivered"
 
 
 async def come_and_gone(prepared: PreparedQueue) -> None:

@@ -13,6 +13,7 @@ Modules:
     journal         reading and trimming the journal, readers' positions
     stats           statistics, and snapshots of all copies
     shared          small shared values with versions and ttls
+    recount         counters and indexes that disagree with what is stored are counted anew
     maintain        what time asks for in all queues; what fails in one holds up no other
 """
 

@@ -27,6 +27,7 @@ from godwit.brokers.redis.listen.prefetch import PrefetchedPulls
 from godwit.brokers.redis.maintain import RedisMaintenance
 from godwit.brokers.redis.publish.publisher import RedisPublisher
 from godwit.brokers.redis.pull import Pulled, PullOrder, RedisPuller
+from godwit.brokers.redis.recount import Mended, mended_groups
 from godwit.brokers.redis.renew import RedisRenewer
 from godwit.brokers.redis.settle import RedisSettler
 from godwit.brokers.redis.shared import RedisShared
@@ -313,6 +314,10 @@ class RedisBroker:
     async def maintain(self) -> int:
         """Do what time asks for; what fails in one queue holds up no other."""
         return await self._maintenance.run()
+
+    async def mended(self) -> list[Mended]:
+        """Return the groups whose counters did not agree with what is stored: `maintain` counted them anew, or will."""
+        return await mended_groups(self._reach, await self._catalog.all())
 
     async def specs(self) -> dict[QueueName, QueueSpec]:
         """Return the queues as they are declared."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from godwit.brokers.redis.client.errors import PASSING, Refused
 from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.dead_letters import RedisDeadLetters
 from godwit.brokers.redis.inbox import Inbox
@@ -14,14 +16,17 @@ from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.catalog import Catalog
 from godwit.brokers.redis.layout.queue_config import QueueConfig
 from godwit.brokers.redis.layout.repartition import finish_repartitioning
+from godwit.brokers.redis.recount import recount_group
 from godwit.brokers.redis.shared import RedisShared
 from godwit.core import background
 from godwit.core.error_text import error_text
-from godwit.core.errors import BrokerClosed, BrokerError, GodwitError
+from godwit.core.errors import BrokerClosed, BrokerError, BrokerUnavailable, GodwitError
 from godwit.core.logs import get_logger
-from godwit.core.names import QueueName
+from godwit.core.names import GroupName, QueueName
 
 T = TypeVar("T")
+COUNT_AGAIN_SECONDS: Final = 60.0
+"""How long a group is left alone in which nothing was found to mend."""
 log = get_logger(__name__)
 
 
@@ -40,6 +45,7 @@ class RedisMaintenance:
         self._reach, self._catalog, self._inbox = reach, catalog, inbox
         self._letters, self._journal, self._shared = letters, journal, shared
         self._troubles: dict[str, str] = {}
+        self._sound_until: dict[tuple[QueueName, GroupName, int], float] = {}
         self._well = 0
         """Steps that went well in this round."""
 
@@ -82,9 +88,35 @@ class RedisMaintenance:
         left = [queue.at(partition) for queue in queues if queue.groups for partition in queue.partitions]
         while left:
             answers = await self._reach.run_each("maintain", [_care_of(queue) for queue in left], signed=True)
+            changes += await self._recount_failed(left, answers, errors)
             found = self._taken(left, answers, errors)
-            changes += sum(done for _, (done, _) in found)
-            left = [queue for queue, (done, more) in found if done and more]
+            changes += sum(done for _, (done, *_) in found)
+            for queue, (_, _, doubtful) in found:
+                for number in doubtful:
+                    changes += await self._recount(queue, list(queue.groups)[number - 1], errors)
+            left = [queue for queue, (done, more, _) in found if done and more]
+        return changes
+
+    async def _recount(self, queue: QueueConfig, group: GroupName, errors: list[BrokerError]) -> int:
+        """Count a group anew, unless nothing was found to mend there a short time ago: it takes long."""
+        place, now = (queue.name, group, queue.partition), time.monotonic()
+        if now < self._sound_until.get(place, 0.0):
+            return 0
+        mended = await self._alone(queue.name, errors, partial(recount_group, self._reach, queue, group), 0)
+        if not mended:
+            self._sound_until[place] = now + COUNT_AGAIN_SECONDS
+        return mended
+
+    async def _recount_failed(
+        self, queues: Sequence[QueueConfig], answers: Sequence[Any], errors: list[BrokerError]
+    ) -> int:
+        """Count the groups anew where a script failed: what it met there may be what does not agree."""
+        changes = 0
+        for queue, answer in zip(queues, answers, strict=True):
+            cause = answer.__cause__ if isinstance(answer, BrokerUnavailable) else None
+            if isinstance(cause, Refused) and cause.word not in PASSING:
+                for group in queue.groups:
+                    changes += await self._recount(queue, group, errors)
         return changes
 
     async def _move_inboxes(self, queues: Sequence[QueueConfig], errors: list[BrokerError]) -> int:

@@ -7,6 +7,7 @@ Modules:
     capacity     how far it is from its limits: memory, file, connections, speed, clock
     topologies   whether several servers serve as one: slots, sentinels, lag, a slot with all the work
     queries      asks the nodes of a cluster, or sentinels, how they are
+    counters     whether counters agreed with what is stored
     groups       groups and consumers that are no longer used
 """
 
@@ -26,7 +27,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermission
 
 from godwit.admin.doctor.findings import Finding, problem
 from godwit.admin.doctor.journals import CHECK, examine_journals
-from godwit.admin.doctor.redis import capacity, durability, topologies
+from godwit.admin.doctor.redis import capacity, counters, durability, topologies
 from godwit.admin.doctor.redis.facts import gather
 from godwit.admin.doctor.redis.groups import examine_groups
 from godwit.admin.doctor.redis.queries import ask_cluster, ask_sentinels, url_at
@@ -129,9 +130,10 @@ def _unavailable(url: str, error: Exception, remedy: str) -> BrokerUnavailable:
 
 
 async def _journals(url: str, span: timedelta) -> list[Finding]:
-    """Say how long the journals hold; a server that the broker refuses has been explained above."""
+    """Judge journals and counters; a server that the broker refuses has been explained above."""
     try:
         async with RedisBroker(url) as broker:
-            return await examine_journals(broker.journal, await broker.specs(), span=span)
+            found = await examine_journals(broker.journal, await broker.specs(), span=span)
+            return [*found, counters.judge(await broker.mended())]
     except GodwitError as error:
         return [problem(CHECK, f"cannot be examined: {error.fact}", "The broker refuses this server.", error.remedy)]

@@ -122,7 +122,7 @@ local function delete()
         first = false
         keep()
       elseif not pcall(go) and not pcall(go) then
-        redis.call('HSET', meta, 'torn', 1)
+        for b in pairs(gauges) do redis.call('HSET', KEYS[b + 1], 'recount', 1) end
       end
     end
   end
