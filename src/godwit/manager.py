@@ -23,6 +23,7 @@ from godwit.core.messages.message import Message
 from godwit.core.messages.routing import Router, Transform
 from godwit.core.messages.schemas import Schemas
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
+from godwit.core.periodic import PeriodicTasks
 from godwit.core.settings import Settings
 from godwit.runtime.breaker import QueueCircuitBreaker
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
@@ -30,7 +31,7 @@ from godwit.runtime.effects.outbox import OutboxWriter
 from godwit.runtime.effects.services import StoreServices
 from godwit.runtime.manual import ManualDeliveries
 from godwit.runtime.monitoring import Monitoring
-from godwit.runtime.producer.producer import QueueProducer
+from godwit.runtime.producer.producer import TICK, QueueProducer
 from godwit.runtime.scheduler.recovery import accepted_by
 from godwit.runtime.scheduler.scheduler import MessageScheduler
 from godwit.runtime.sync_bridge import SyncBridge
@@ -165,7 +166,10 @@ class MessageQueueManager(ConsumerRegistration):
             clock=self._clock,
             random=self._random,
         )
-        self._background.keep("producer entry", self._producer.run)
+        self._background.keep(
+            "producer entry",
+            partial(PeriodicTasks("manager").repeat, "producer entry", self._producer.tick, TICK, at_once=True),
+        )
 
     async def __aexit__(self, *exc: object) -> None:
         """Refuse new messages, finish those under way, disconnect."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,14 +10,15 @@ from hypothesis import strategies as st
 
 from godwit.core.clock import ManualClock, from_ms
 from godwit.core.errors import InvalidSetting
+from godwit.core.settings import AlertThresholds
 from godwit.telemetry.alerts import CLEAR_AFTER, Alert, AlertName, AlertRules, Reading, rules
 
 DEPTH = AlertName.HIGH_QUEUE_DEPTH
 
 
-def states(series: Sequence[float], threshold: float = 100) -> list[tuple[int, str]]:
+def states(series: Sequence[float], threshold: int = 100) -> list[tuple[int, str]]:
     """Return when an alert on depth fires and clears over a series of readings."""
-    engine = AlertRules(rules({"queue_depth": threshold}), clock=ManualClock())
+    engine = AlertRules(rules(AlertThresholds(queue_depth=threshold)), clock=ManualClock())
     return [
         (index, change.state)
         for index, value in enumerate(series)
@@ -34,8 +36,8 @@ def test_the_five_alerts_have_their_names_and_default_thresholds() -> None:
     }
 
 
-def test_thresholds_come_from_the_mapping_of_the_environment_variable() -> None:
-    found = {rule.name: rule.threshold for rule in rules({"queue_depth": 500, "error_rate": 0.1})}
+def test_thresholds_come_from_the_settings() -> None:
+    found = {rule.name: rule.threshold for rule in rules(AlertThresholds(queue_depth=500, error_rate=0.1))}
     assert found[AlertName.HIGH_QUEUE_DEPTH] == 500
     assert found[AlertName.HIGH_ERROR_RATE] == 0.1
     assert found[AlertName.HIGH_RETRY_RATE] == 0.3
@@ -43,11 +45,11 @@ def test_thresholds_come_from_the_mapping_of_the_environment_variable() -> None:
 
 @pytest.mark.parametrize(
     "thresholds",
-    [{"queue_dept": 5}, {"queue_depth": -1}, {"queue_depth": True}, {"error_rate": float("nan")}, {"retry_rate": "1"}],
+    [{"queue_depth": -1}, {"queue_depth": True}, {"error_rate": float("nan")}, {"retry_rate": "1"}],
 )
-def test_thresholds_that_make_no_sense_are_refused(thresholds: dict[str, float]) -> None:
+def test_thresholds_that_make_no_sense_are_refused(thresholds: dict[str, Any]) -> None:
     with pytest.raises(InvalidSetting, match=next(iter(thresholds))):
-        rules(thresholds)
+        rules(AlertThresholds(**thresholds))
 
 
 @pytest.mark.parametrize("name", AlertName)
@@ -86,7 +88,7 @@ def test_a_threshold_of_zero_clears_when_nothing_is_left() -> None:
 
 
 def test_subjects_are_told_apart_and_one_that_is_gone_clears() -> None:
-    engine = AlertRules(rules({"queue_depth": 10}))
+    engine = AlertRules(rules(AlertThresholds(queue_depth=10)))
     (first,) = engine.evaluate([Reading(DEPTH, "a", 11), Reading(DEPTH, "b", 9)])
     assert first.subject == "a"
     (second,) = engine.evaluate([Reading(DEPTH, "a", 11), Reading(DEPTH, "b", 12)])

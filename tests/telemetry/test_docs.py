@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from godwit.core.journal.vocabulary import Event
-from godwit.telemetry.alerts import ALERT_OF_THRESHOLD, DEFAULT_THRESHOLDS
+from godwit.telemetry.alerts import ALERT_OF_THRESHOLD, rules
 from godwit.telemetry.health import QueueMetrics
 from godwit.telemetry.instruments import SERIES_LIMIT
 from godwit.telemetry.metrics import TYPES_PER_QUEUE, QueueMetricsCollector
@@ -36,8 +36,9 @@ def test_every_journal_event_is_on_the_page_and_no_other() -> None:
 
 
 def test_every_alert_is_on_the_page_with_its_threshold_and_key() -> None:
-    written = {row[2]: (row[0], float(row[1])) for row in table("alert")}
-    assert written == {key: (name.value, DEFAULT_THRESHOLDS[key]) for key, name in ALERT_OF_THRESHOLD.items()}
+    written = [(row[0], float(row[1]), row[2]) for row in table("alert")]
+    in_code = {rule.name: rule.threshold for rule in rules()}
+    assert written == [(name.value, in_code[name], key) for key, name in ALERT_OF_THRESHOLD.items()]
 
 
 def test_every_field_of_the_monitors_numbers_is_on_the_page() -> None:

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from godwit.core.clock import ManualClock
+from godwit.core.settings import HealthThresholds
 from godwit.telemetry.checks import answers, consumers, scheduler
-from godwit.telemetry.health import Check, HealthLimits, HealthStatus, QueueHealthMonitor, QueueMetrics
+from godwit.telemetry.health import Check, HealthStatus, QueueHealthMonitor, QueueMetrics
 
 SIX_KEYS = ["status", "timestamp", "checks", "version", "healthy", "metrics"]
 SHORT = timedelta(milliseconds=50)
@@ -69,7 +70,7 @@ async def test_limits_can_be_set() -> None:
     async def read() -> QueueMetrics:
         return QueueMetrics(deepest=11)
 
-    assert not (await monitor(metrics=read, limits=HealthLimits(queue_depth=10)).get_health_status()).healthy
+    assert not (await monitor(metrics=read, limits=HealthThresholds(queue_depth=10)).get_health_status()).healthy
 
 
 async def test_checks_run_side_by_side_and_one_that_hangs_costs_its_time_limit_alone() -> None:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
-from godwit.brokers.contract import DeadLetter, GiveUp, LetterId
+from godwit.brokers.contract import DeadLetter, GiveUp, LetterId, QueueStats
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.clock import ManualClock
 from godwit.core.errors import BrokerUnavailable
@@ -16,19 +15,19 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.core.settings import AlertThresholds, MonitoringSettings
 from godwit.telemetry.alerts import Alert
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.monitor import QueueMonitor
 from godwit.telemetry.recent import Outcome
 from tests.logs import capture_logs
-from tests.waiting import eventually
 
 ORDERS, BILLING = QueueName("orders"), GroupName("billing")
 LEASE = timedelta(seconds=30)
 
 
 class World:
-    """A memory broker, a monitor over it and the alerts it sent."""
+    """A memory broker, as a monitor asks for it, and the alerts that the monitor sent."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -39,17 +38,25 @@ class World:
 
     def new_monitor(self) -> QueueMonitor:
         return QueueMonitor(
-            collector=self.collector,
-            stats=self.broker.stats,
+            self,
+            self.collector,
             broker="memory",
             version="1.2.3",
-            thresholds={"queue_depth": 10},
+            settings=MonitoringSettings(alert_thresholds=AlertThresholds(queue_depth=10)),
             sinks=[self.told.append],
-            dead_letters=self.letters,
             clock=self.clock,
         )
 
-    async def letters(self, queue: str, group: str, after: str | None) -> Sequence[DeadLetter]:
+    async def stats(self) -> Sequence[QueueStats]:
+        return await self.broker.stats()
+
+    async def producers(self) -> dict[str, float]:
+        return {}
+
+    async def claim(self, alert: Alert) -> bool:
+        return alert not in self.told
+
+    async def dead_letters(self, queue: str, group: str, after: str | None) -> Sequence[DeadLetter]:
         last = None if after is None else LetterId(after)
         return await self.broker.dead_letters.page(QueueName(queue), group=GroupName(group), after=last)
 
@@ -167,7 +174,7 @@ async def test_without_the_broker_it_is_unhealthy_and_still_tells_what_it_knows(
     async def gone() -> list[object]:
         raise BrokerUnavailable("redis://u:pw@x.test", "refused", "Start it.")
 
-    world.monitor._read_stats = gone  # type: ignore[assignment]
+    world.stats = gone  # type: ignore[assignment]
     world.monitor.register_check("database", gone)  # type: ignore[arg-type]
     world.collector.processed("orders", "billing", [0.1], Outcome.DEAD)
     with capture_logs() as logs:
@@ -177,22 +184,3 @@ async def test_without_the_broker_it_is_unhealthy_and_still_tells_what_it_knows(
     assert world.names() == [("HIGH_ERROR_RATE", "firing", "orders")]
     assert 'queue_connection_status{broker="memory"} 0' in await world.monitor.render_metrics()
     assert not await world.monitor.is_healthy()
-
-
-async def test_it_runs_until_cancelled_and_survives_a_bad_round(world: World) -> None:
-    rounds: list[int] = []
-
-    async def tick() -> int:
-        rounds.append(1)
-        if len(rounds) == 1:
-            raise RuntimeError("bad round")
-        return 0
-
-    world.monitor.tick = tick  # type: ignore[method-assign]
-    with capture_logs() as logs:
-        task = asyncio.create_task(world.monitor.run(timedelta(milliseconds=1)))
-        await eventually(lambda: len(rounds) > 2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    assert [entry["event"] for entry in logs] == ["monitor_tick_failed"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
@@ -14,10 +13,9 @@ from godwit.admin.letter_filter import Cause, cause_of
 from godwit.admin.letter_pages import pages
 from godwit.brokers.contract import Broker, DeadLetter, LetterId
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.errors import GodwitError
 from godwit.core.failures.failure import FailureKind
-from godwit.core.logs import get_logger
 from godwit.core.names import GroupName, MessageId, QueueName
+from godwit.core.periodic import PeriodicTasks
 from godwit.telemetry.alerts import CLEAR_AT, Alert, AlertName, AlertRule, AlertRules, Reading
 from godwit.telemetry.sinks import Sink, tell
 from godwit.telemetry.window import MONOTONIC_CLOCK, Window
@@ -28,8 +26,6 @@ OTHER: Final = "other"
 LETTERS_PER_LOOK: Final = 20_000
 GROWING_ABOVE: Final = 10
 INTERVAL: Final = timedelta(seconds=30)
-
-log = get_logger(__name__)
 
 
 class FailurePattern(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,13 +135,8 @@ class PatternWatch:
         return changes
 
     async def run(self, interval: timedelta = INTERVAL) -> None:
-        """Tick until cancelled; a broker that does not answer is looked at next time."""
-        while True:
-            try:
-                await self.tick()
-            except GodwitError as error:
-                log.warning("dead letters cannot be watched", error=str(error))
-            await asyncio.sleep(interval.total_seconds())
+        """Tick until cancelled or the broker is closed; one that does not answer is looked at next time."""
+        await PeriodicTasks("dead letters").repeat("failure patterns", self.tick, interval, at_once=True)
 
     async def _look(self, queue: QueueName, group: GroupName) -> None:
         seen = 0

@@ -8,7 +8,7 @@ from typing import Final
 from godwit.brokers.contract import Broker
 from godwit.core.errors import ExtraRequired, UnknownScheme
 from godwit.core.names import QueueName
-from godwit.core.settings import RabbitMQSettings, Settings
+from godwit.core.settings import DEFAULTS, RabbitMQSettings, Settings
 
 
 def _memory(url: str) -> Broker:
@@ -23,14 +23,12 @@ def _sqlite(url: str) -> Broker:
     return SqliteBroker.from_url(url)
 
 
-def _redis(url: str, max_connections: int | None = None, *, journal_bodies: bool = False) -> Broker:
+def _redis(url: str, max_connections: int = DEFAULTS.redis.max_connections, *, journal_bodies: bool = False) -> Broker:
     try:
         from godwit.brokers.redis import RedisBroker
     except ImportError as error:
         raise ExtraRequired("The Redis broker", "redis") from error
 
-    if max_connections is None:
-        return RedisBroker(url, journal_bodies=journal_bodies)
     return RedisBroker(url, max_connections=max_connections, journal_bodies=journal_bodies)
 
 
@@ -62,7 +60,7 @@ SCHEMES: Final[dict[str, Callable[[str], Broker]]] = {
 def connect(
     url: str,
     *,
-    redis_connections: int | None = None,
+    redis_connections: int = DEFAULTS.redis.max_connections,
     journal_bodies: bool = False,
     rabbitmq: RabbitMQSettings | None = None,
     default_queue: QueueName | None = None,

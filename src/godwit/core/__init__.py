@@ -18,6 +18,7 @@ Modules:
     rate            rates such as `14/s`, and the arithmetic by which many processes share one
     clock           time as a collaborator; the only reader of the wall clock
     background      the supervisor of background tasks: logs, counts and starts again what ended by an error
+    periodic        steps that are taken again and again, whatever happens to one turn of them
     tick_phase      one moment in every second for the periodic work of a process
     error_text      the text of an error, whatever its class does when it is shown
     fault_points    named points where a test lets the process die

@@ -202,12 +202,13 @@ class QueueConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertThresholds:
-    """Beyond these an alert is raised; rates are shares of 1 over the alert window."""
+    """Beyond these an alert is raised; rates are shares of 1, all but the depth is over the alert window."""
 
     queue_depth: int = 1_000
     error_rate: float = 0.05
     retry_rate: float = 0.3
     processing_time: timedelta = timedelta(seconds=30)
+    poison_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,3 +330,7 @@ class Settings:
             batch_timeout=self.consumer.batch_timeout,
             health_check=self.consumer.health_check,
         )
+
+
+DEFAULTS: Final = Settings()
+"""What holds where nothing is configured: the only place that constructors take their defaults from."""

@@ -6,7 +6,6 @@ Modules:
     leader          a claim on something that one process does for all
     manual          pulling and settling by hand, for applications that run no worker
     monitoring      what an open manager watches and serves: gauges, alerts, instances, pages
-    periodic        tasks that run again and again, whatever happens to one turn of them
     shared_alerts   alerts of many processes, sent once
     supervisor      starts worker processes, restarts crashed ones and passes signals on
     sync_bridge     synchronous calls, run in an event loop of their own thread

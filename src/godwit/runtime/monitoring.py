@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from godwit.brokers.channel_counts import channels_of
 from godwit.brokers.contract import Broker, DeadLetter, LetterId, QueueStats
 from godwit.core.background import Background
-from godwit.core.clock import Clock, milliseconds
-from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
-from godwit.core.logs import get_logger
+from godwit.core.clock import Clock
+from godwit.core.errors import InvalidSetting
 from godwit.core.names import GroupName, QueueName
+from godwit.core.periodic import PeriodicTasks
 from godwit.core.settings import Settings
 from godwit.runtime.producer.stats import producers
 from godwit.runtime.shared_alerts import SharedAlerts
 from godwit.runtime.worker.heartbeat import STOPPED, ConsumerInstance, InstanceStatus, instances
 from godwit.telemetry.checks import consumers
-from godwit.telemetry.health import HealthLimits
 from godwit.telemetry.http import TelemetryServer
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.monitor import QueueMonitor
 from godwit.telemetry.sinks import Sink, WebhookSink, log_sink
-
-log = get_logger(__name__)
 
 
 class Monitoring:
@@ -46,10 +43,15 @@ class Monitoring:
 
     async def start(self) -> None:
         """Begin to watch, and to serve if a port is set."""
+        repeat, interval = PeriodicTasks("manager").repeat, self._settings.monitoring.metrics_interval
+        check = self._settings.consumer.health_check
         if self.port is not None:
             self._server = await self._serving(self.port)
-            self._background.keep("instances", self._look_at_instances)
-        self._background.keep("monitor", self._watch)
+            look = partial(repeat, "instances", self._look_at_instances, check.interval, at_once=True)
+            self._background.keep("instances", look)
+        # Without pages it begins later: a short script need not ask for all queues.
+        round_ = partial(repeat, "monitor", self.monitor.tick, interval, at_once=self._server is not None, within=None)
+        self._background.keep("monitor", round_)
 
     async def close(self) -> None:
         """Stop watching and serving."""
@@ -74,23 +76,10 @@ class Monitoring:
             raise InvalidSetting("monitoring.http_port", port, allowed) from None
         return server
 
-    async def _watch(self) -> None:
-        interval = self._settings.monitoring.metrics_interval
-        if self._server is None:
-            await asyncio.sleep(interval.total_seconds())  # a short script need not ask for all queues
-        await self.monitor.run(interval)
-
     async def _look_at_instances(self) -> None:
         """Show every instance of every process, as of each health check interval."""
-        while True:
-            try:
-                for one in await self.instances():
-                    self._show(one)
-            except BrokerClosed:
-                return
-            except GodwitError as error:
-                log.warning("instances unknown", error=str(error))
-            await asyncio.sleep(self._settings.consumer.health_check.interval.total_seconds())
+        for instance in await self.instances():
+            self._show(instance)
 
     def _show(self, instance: ConsumerInstance) -> None:
         if instance.status is InstanceStatus.INACTIVE and instance.detail == STOPPED:
@@ -104,53 +93,47 @@ class Monitoring:
 
     def _monitor(self, version: str) -> QueueMonitor:
         monitoring = self._settings.monitoring
-        health, alerts = monitoring.health_thresholds, monitoring.alert_thresholds
         sinks: Sequence[Sink] = (log_sink,)
         if monitoring.alert_webhook is not None:
             sinks = (log_sink, WebhookSink(monitoring.alert_webhook))
         monitor = QueueMonitor(
-            collector=self._metrics,
-            stats=self._stats,
+            _BrokerSide(self._broker, self._metrics),
+            self._metrics,
             broker=self._settings.broker_url.partition(":")[0],
             version=self._settings.app_version or version,
-            limits=HealthLimits(
-                queue_depth=health.queue_depth,
-                retry_rate=health.retry_rate,
-                processing_time_ms=milliseconds(health.processing_time),
-            ),
-            thresholds={
-                "queue_depth": alerts.queue_depth,
-                "error_rate": alerts.error_rate,
-                "retry_rate": alerts.retry_rate,
-                "processing_time": milliseconds(alerts.processing_time),
-            },
+            settings=monitoring,
             sinks=sinks,
-            claim=SharedAlerts(self._broker.shared).claim,
-            producers=self._producers,
-            dead_letters=self._letters,
             clock=self._clock,
         )
         monitor.register_check("consumers", consumers(self._instance_states))
         return monitor
 
-    async def _stats(self) -> list[QueueStats]:
+    async def _instance_states(self) -> dict[str, str]:
+        now_ms = self._clock.now_ms()
+        found = [one for one in await self.instances() if not one.is_forgotten(now_ms)]
+        return {f"{one.queue}/{one.group}/{one.id}": one.status for one in found}
+
+
+class _BrokerSide:
+    """What a monitor asks, answered by the broker and the values that processes share through it."""
+
+    def __init__(self, broker: Broker, metrics: QueueMetricsCollector) -> None:
+        self._broker, self._metrics = broker, metrics
+        self.claim = SharedAlerts(broker.shared).claim
+
+    async def stats(self) -> list[QueueStats]:
         channels = channels_of(self._broker)
         if channels is not None:
             self._metrics.channels(channels.channel_opens, channels.channel_closes)
         return await self._broker.stats()
 
-    async def _producers(self) -> dict[str, float]:
+    async def producers(self) -> dict[str, float]:
         rates: Counter[str] = Counter()
-        for one in await producers(self._broker.shared):
-            rates[one.name] += one.per_second  # type: ignore[assignment] # a Counter adds any numbers
+        for producer in await producers(self._broker.shared):
+            rates[producer.name] += producer.per_second  # type: ignore[assignment] # a Counter adds any numbers
         return dict(rates)
 
-    async def _letters(self, queue: str, group: str, after: str | None) -> list[DeadLetter]:
+    async def dead_letters(self, queue: str, group: str, after: str | None) -> list[DeadLetter]:
         return await self._broker.dead_letters.page(
             QueueName(queue), group=GroupName(group), after=LetterId(after) if after else None
         )
-
-    async def _instance_states(self) -> dict[str, str]:
-        now_ms = self._clock.now_ms()
-        found = [one for one in await self.instances() if not one.is_forgotten(now_ms)]
-        return {f"{one.queue}/{one.group}/{one.id}": one.status for one in found}

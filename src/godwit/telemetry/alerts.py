@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Literal
 
 import msgspec
 
-from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.errors import InvalidSetting, listed
+from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
+from godwit.core.errors import InvalidSetting
+from godwit.core.settings import DEFAULTS, AlertThresholds
 
 CLEAR_AT: Final = 0.8
 CLEAR_AFTER: Final = 3
@@ -38,15 +39,7 @@ ALERT_OF_THRESHOLD: Final[Mapping[str, AlertName]] = {
     "processing_time": AlertName.SLOW_PROCESSING,
     "poison_messages": AlertName.POISON_MESSAGE,
 }
-"""The keys of MONITORING_ALERT_THRESHOLDS; `processing_time` is in milliseconds."""
-
-DEFAULT_THRESHOLDS: Final[Mapping[str, float]] = {
-    "queue_depth": 1000,
-    "retry_rate": 0.3,
-    "error_rate": 0.05,
-    "processing_time": 30_000,
-    "poison_messages": 0,
-}
+"""The alert that each field of `AlertThresholds` is for."""
 
 
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,18 +70,16 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-def rules(thresholds: Mapping[str, float] | None = None) -> tuple[AlertRule, ...]:
-    """Return a rule for every alert: with the threshold given, else with its default."""
-    given = thresholds or {}
-    for key, value in given.items():
-        if key not in ALERT_OF_THRESHOLD:
-            raise InvalidSetting("alert threshold", key, f"a name among {listed(tuple(ALERT_OF_THRESHOLD))}")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise InvalidSetting(f"alert threshold {key}", value, "a number of 0 or more")
-    return tuple(
-        AlertRule(name=ALERT_OF_THRESHOLD[key], threshold=value, clear_at=value * CLEAR_AT)
-        for key, value in {**DEFAULT_THRESHOLDS, **given}.items()
-    )
+def rules(thresholds: AlertThresholds = DEFAULTS.monitoring.alert_thresholds) -> tuple[AlertRule, ...]:
+    """Return a rule for every alert; readings of times are in milliseconds."""
+    return tuple(_rule(name, key, getattr(thresholds, key)) for key, name in ALERT_OF_THRESHOLD.items())
+
+
+def _rule(name: AlertName, key: str, threshold: object) -> AlertRule:
+    value = milliseconds(threshold) if isinstance(threshold, timedelta) else threshold
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InvalidSetting(f"alert threshold {key}", threshold, "a number of 0 or more")
+    return AlertRule(name=name, threshold=value, clear_at=value * CLEAR_AT)
 
 
 class AlertRules:

@@ -10,8 +10,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
+from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.error_text import error_text, type_name
+from godwit.core.settings import DEFAULTS, HealthThresholds
 
 CHECK_TIMEOUT: Final = timedelta(seconds=2)
 DETAIL_CHARACTERS: Final = 300
@@ -69,28 +70,13 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
 
 
-class HealthLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Above these the queues are not well."""
-
-    queue_depth: int = 1000
-    retry_rate: float = 0.5
-    processing_time_ms: float = 30_000.0
-
-    def depth(self, metrics: QueueMetrics) -> Check:
-        """Say whether no group has too much waiting."""
-        return _at_most("queue_depth", metrics.deepest, self.queue_depth)
-
-    def retries(self, metrics: QueueMetrics) -> Check:
-        """Say whether handlers do not refuse too much."""
-        return _at_most("retry_rate", metrics.retry_rate, self.retry_rate)
-
-    def processing_time(self, metrics: QueueMetrics) -> Check:
-        """Say whether handlers are not too slow."""
-        return _at_most("processing_time", metrics.average_processing_time, self.processing_time_ms, " ms")
-
-    def all(self, metrics: QueueMetrics) -> tuple[Check, ...]:
-        """Judge the numbers."""
-        return (self.depth(metrics), self.retries(metrics), self.processing_time(metrics))
+def judged(metrics: QueueMetrics, limits: HealthThresholds) -> tuple[Check, ...]:
+    """Say whether no group has too much waiting, and whether handlers neither fail too often nor take too long."""
+    return (
+        _at_most("queue_depth", metrics.deepest, limits.queue_depth),
+        _at_most("retry_rate", metrics.retry_rate, limits.retry_rate),
+        _at_most("processing_time", metrics.average_processing_time, milliseconds(limits.processing_time), " ms"),
+    )
 
 
 HealthCheck = Callable[[], Awaitable[Check]]
@@ -104,11 +90,11 @@ class QueueHealthMonitor:
         *,
         metrics: Callable[[], Awaitable[QueueMetrics]],
         version: str,
-        limits: HealthLimits | None = None,
+        limits: HealthThresholds = DEFAULTS.monitoring.health_thresholds,
         clock: Clock = SYSTEM_CLOCK,
         timeout: timedelta = CHECK_TIMEOUT,
     ) -> None:
-        self._metrics, self._version, self._limits = metrics, version, limits or HealthLimits()
+        self._metrics, self._version, self._limits = metrics, version, limits
         self._clock, self._timeout = clock, timeout
         self._checks: dict[str, HealthCheck] = {}
         self._own: set[str] = set()
@@ -130,7 +116,7 @@ class QueueHealthMonitor:
         checks = await self._run({"metrics": self._read_metrics, **self._checks})
         # The numbers are not a check of their own: only their absence is worth a line.
         found = tuple(check for check in checks if check.name != "metrics" or not check.healthy)
-        found += self._limits.all(self._last)
+        found += judged(self._last, self._limits)
         healthy = all(check.healthy for check in found)
         return HealthStatus(
             status="healthy" if healthy else "unhealthy",

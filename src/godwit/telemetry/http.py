@@ -15,6 +15,7 @@ from typing import Final, Self
 import msgspec
 
 from godwit.core.logs import get_logger
+from godwit.core.settings import DEFAULTS
 from godwit.telemetry import exposition
 from godwit.telemetry.health import HealthStatus, Readiness
 
@@ -87,7 +88,7 @@ class TelemetryServer:
         metrics: Callable[[bool], Awaitable[str]],
         health: Callable[[], Awaitable[HealthStatus]],
         ready: Callable[[], Awaitable[Readiness]] | None = None,
-        host: str = "127.0.0.1",
+        host: str = DEFAULTS.monitoring.http_host,
         port: int = 0,
         timeout: timedelta = TIMEOUT,
     ) -> None:

@@ -1,23 +1,22 @@
 """QueueMonitor: one place to ask how the queues are doing.
 
-It reads the broker's numbers and dead letters through callables, so that it knows no broker. `tick()` is one round:
-refresh the gauges, evaluate the alerts, tell the sinks; `run()` repeats it.
+It reads the broker's numbers and dead letters through `WatchedSystem`, so that it knows no broker. `tick()` is one
+round: refresh the gauges, evaluate the alerts, tell the sinks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Final, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.logs import get_logger
+from godwit.core.settings import DEFAULTS, MonitoringSettings
 from godwit.telemetry.alerts import Alert, AlertName, AlertRules, Reading, rules
 from godwit.telemetry.checks import answers, background_tasks
 from godwit.telemetry.health import (
     HealthCheck,
-    HealthLimits,
     HealthStatus,
     QueueHealthMonitor,
     QueueMetrics,
@@ -25,11 +24,9 @@ from godwit.telemetry.health import (
     described,
 )
 from godwit.telemetry.metrics import QueueMetricsCollector
-from godwit.telemetry.poison import Page, PoisonWatch
+from godwit.telemetry.poison import Letter, PoisonWatch
 from godwit.telemetry.recent import Outcome
 from godwit.telemetry.sinks import Sink, log_sink, tell
-
-INTERVAL: Final = timedelta(minutes=1)
 
 _log = get_logger(__name__)
 
@@ -62,11 +59,20 @@ class QueueNumbers(Protocol):
     def groups(self) -> Sequence[GroupNumbers]: ...
 
 
-Stats = Callable[[], Awaitable[Sequence[QueueNumbers]]]
-Claim = Callable[[Alert], Awaitable[bool]]
-"""Says whether this process is the one to tell an alert that others see as well."""
-Producers = Callable[[], Awaitable[Mapping[str, float]]]
-"""Gives the messages per second of every producer of all processes, by name."""
+class WatchedSystem(Protocol):
+    """What a monitor asks of the broker, and through it of the other processes."""
+
+    async def stats(self) -> Sequence[QueueNumbers]:
+        """Return what every queue holds."""
+
+    async def producers(self) -> Mapping[str, float]:
+        """Return the messages per second of every producer of all processes, by name."""
+
+    async def dead_letters(self, queue: str, group: str, after: str | None) -> Sequence[Letter]:
+        """Return a page of a group's dead letters beyond a letter's id, oldest first."""
+
+    async def claim(self, alert: Alert) -> bool:
+        """Say whether this process is the one to tell an alert that others see as well."""
 
 
 class QueueMonitor:
@@ -74,27 +80,24 @@ class QueueMonitor:
 
     def __init__(
         self,
-        *,
+        system: WatchedSystem,
         collector: QueueMetricsCollector,
-        stats: Stats,
+        *,
         broker: str,
         version: str,
-        limits: HealthLimits | None = None,
-        thresholds: Mapping[str, float] | None = None,
+        settings: MonitoringSettings = DEFAULTS.monitoring,
         sinks: Sequence[Sink] = (log_sink,),
-        claim: Claim | None = None,
-        producers: Producers | None = None,
-        dead_letters: Page | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.collector = collector
-        self._read_stats, self._broker, self._sinks = stats, broker, list(sinks)
-        self._claim, self._producers = claim, producers
-        self._alerts = AlertRules(rules(thresholds), clock=clock)
-        self._health = QueueHealthMonitor(metrics=self.get_metrics, version=version, limits=limits, clock=clock)
-        self._poison = PoisonWatch(dead_letters, since_ms=clock.now_ms()) if dead_letters else None
+        self._system, self._broker, self._sinks = system, broker, list(sinks)
+        self._alerts = AlertRules(rules(settings.alert_thresholds), clock=clock)
+        self._health = QueueHealthMonitor(
+            metrics=self.get_metrics, version=version, limits=settings.health_thresholds, clock=clock
+        )
+        self._poison = PoisonWatch(system.dead_letters, since_ms=clock.now_ms())
         self._stats: Sequence[QueueNumbers] = ()
-        self.register_check("broker", answers("broker", stats), own=True)
+        self.register_check("broker", answers("broker", system.stats), own=True)
         self.register_check("background", background_tasks(), own=True)
 
     def register_check(self, name: str, check: HealthCheck, *, own: bool = False) -> None:
@@ -108,7 +111,7 @@ class QueueMonitor:
     async def refresh(self) -> Sequence[QueueNumbers]:
         """Read the broker's numbers into the gauges; raises what the broker raises."""
         try:
-            found = await self._read_stats()
+            found = await self._system.stats()
         except Exception:
             self.collector.connection(self._broker, up=False)
             raise
@@ -155,8 +158,7 @@ class QueueMonitor:
 
     async def _producer_rates(self) -> dict[str, float]:
         """Return the rates of all processes; this one's own are the freshest."""
-        others = await self._producers() if self._producers is not None else {}
-        return {**self.collector.producer_rates(), **others}
+        return {**self.collector.producer_rates(), **await self._system.producers()}
 
     async def render_metrics(self, open_metrics: bool = False) -> str:  # noqa: FBT001, FBT002 - what TelemetryServer calls
         """Return the metrics as text, the gauges as of the last round."""
@@ -178,36 +180,26 @@ class QueueMonitor:
         """Evaluate the rules once, tell the sinks what changed and return it."""
         try:
             for queue, group in _groups(await self.refresh()):
-                if self._poison:
-                    await self._poison.look(queue, group.name, group.dead)
+                await self._poison.look(queue, group.name, group.dead)
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - rates are known without the broker; the health check reports it
             _log.warning("queue_stats_unavailable", broker=self._broker, error=described(error))
         changes = self._alerts.evaluate(self._readings())
-        await tell(self._sinks, [alert for alert in changes if self._claim is None or await self._claim(alert)])
+        await tell(self._sinks, [alert for alert in changes if await self._system.claim(alert)])
         return changes
 
     async def tick(self) -> int:
         """Refresh gauges, evaluate alerts; return how many alerts changed."""
         return len(await self.check_alert_conditions())
 
-    async def run(self, interval: timedelta = INTERVAL) -> None:
-        """Tick until cancelled."""
-        while True:
-            try:
-                await self.tick()
-            except Exception:  # noqa: BLE001 - the next round may be better
-                _log.exception("monitor_tick_failed")
-            await asyncio.sleep(interval.total_seconds())
-
     def _readings(self) -> Iterator[Reading]:
         for queue, group in _groups(self._stats):
             waiting = group.ready + group.blocked
             yield Reading(AlertName.HIGH_QUEUE_DEPTH, f"{queue}/{group.name}", waiting)
         poison = {queue: self.collector.recent(queue).poison for queue in self.collector.queues()}
-        if self._poison:  # sees those of all processes, the collector only its own
-            poison |= {queue.name: self._poison.recent(queue.name) for queue in self._stats}
+        # The watch sees those of all processes, the collector only its own.
+        poison |= {queue.name: self._poison.recent(queue.name) for queue in self._stats}
         for queue, count in poison.items():
             yield Reading(AlertName.POISON_MESSAGE, queue, count)
         for queue in self.collector.queues():

@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import Final
 
 from godwit.core.clock import Clock, milliseconds
+from godwit.core.settings import DEFAULTS
 
-WINDOW: Final = timedelta(minutes=5)
+WINDOW: Final = DEFAULTS.monitoring.alert_window
 BUCKETS: Final = 60
 
 

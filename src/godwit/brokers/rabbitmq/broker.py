@@ -49,11 +49,10 @@ from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.core.settings import RabbitMQSettings
+from godwit.core.settings import DEFAULTS, RabbitMQSettings
 
 PARTIAL_PROMISES: Final = frozenset({"2", "3", "4", "5", "6", "7", "8", "9", "10", "11"})
 """Promises kept in part. docs/howto/rabbitmq.md says for each what is kept and what is not."""
-PREFETCH: Final = 5
 
 log = get_logger(__name__)
 
@@ -78,7 +77,7 @@ class RabbitMQBroker:
         self.address = address = url if isinstance(url, Address) else Address.from_url(url)
         self.names = Names(namespace=address.namespace, given=names or {})
         self._clock = clock
-        self._prefetch = address.prefetch or prefetch or PREFETCH
+        self._prefetch = address.prefetch or prefetch or DEFAULTS.rabbitmq.prefetch
         self._declarer = Declarer(address, self.names)
         self._link = ReconnectingConnection(address, restore=self._restore, lost=self._lost)
         self._ledger = LedgerFile(address.ledger, clock=clock)

@@ -37,8 +37,8 @@ from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName, is_message_id, is_name
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.core.settings import DEFAULTS
 
-MAX_CONNECTIONS: Final = 10
 POOL_WAIT: Final = timedelta(seconds=5)
 
 log = get_logger(__name__)
@@ -62,7 +62,7 @@ class RedisBroker:
         self,
         url: str,
         *,
-        max_connections: int = MAX_CONNECTIONS,
+        max_connections: int = DEFAULTS.redis.max_connections,
         pool_wait: timedelta = POOL_WAIT,
         patience: timedelta = timedelta(seconds=PATIENCE_SECONDS),
         journal_bodies: bool = False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -11,7 +10,7 @@ import msgspec
 
 from godwit.brokers.contract import Receipt
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
-from godwit.core.errors import BrokerError, GodwitError, InvalidMessage, PartialPublish, StoreError
+from godwit.core.errors import BrokerError, GodwitError, InvalidMessage, PartialPublish
 from godwit.core.fault_points import fault_point
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
@@ -22,7 +21,7 @@ from godwit.store.effects import Outbox, Waiting
 BATCH: Final = 500
 HOLD: Final = timedelta(seconds=60)
 IDLE: Final = timedelta(milliseconds=200)
-LONGEST_IDLE: Final = timedelta(seconds=1)
+LONGEST_IDLE: Final = timedelta(seconds=0.95)
 """How long a message may lie in an outbox that was empty for a while."""
 _LONGEST_DELAY: Final = timedelta(minutes=5)
 
@@ -76,6 +75,7 @@ class OutboxForwarder:
         self._publish = publish
         self._is_known = is_known
         self._window_of = window_of
+        self._idle = IDLE
         self._clock = clock
 
     async def tick(self) -> int:
@@ -127,15 +127,8 @@ class OutboxForwarder:
             log.warning("outbox message not taken", message_id=one.envelope.id, error=str(cause), tries=one.tries)
             await self._outbox.postpone(one.number, delay=delay, error=str(cause))
 
-    async def run(self) -> None:
-        """Forward until cancelled; an outage of broker or store is waited out."""
-        idle = IDLE
-        while True:
-            try:
-                forwarded = await self.tick()
-                idle = IDLE if forwarded else min(idle * 3 / 2, LONGEST_IDLE)
-                pause = timedelta(0) if forwarded == BATCH else idle
-            except (BrokerError, StoreError) as error:
-                log.warning("outbox waits", error=str(error))
-                pause = timedelta(seconds=1)
-            await asyncio.sleep(pause.total_seconds())
+    async def turn(self) -> timedelta:
+        """Forward one batch and return how long to wait for the next: longer while the outbox stays empty."""
+        forwarded = await self.tick()
+        self._idle = IDLE if forwarded else min(self._idle * 3 / 2, LONGEST_IDLE)
+        return timedelta(0) if forwarded == BATCH else self._idle

@@ -6,21 +6,23 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from godwit.admin.control import GATE_PREFIX
 from godwit.brokers.contract import Broker, SharedEntry
-from godwit.core.background import Background
+from godwit.core.background import Background, Run
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.errors import BrokerError, StoreError, StoreRequired
+from godwit.core.errors import BrokerError, StoreRequired
 from godwit.core.journal.statuses import MessageStatus
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message
 from godwit.core.names import MessageId
+from godwit.core.periodic import PeriodicTasks
 from godwit.core.settings import Settings
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
-from godwit.runtime.effects.outbox import OutboxForwarder, OutboxWriter
+from godwit.runtime.effects.outbox import IDLE, OutboxForwarder, OutboxWriter
 from godwit.runtime.effects.status import recorded, status_of
 from godwit.runtime.leader import RENEW_AFTER, LeaderClaim
 from godwit.runtime.recorder.census import take_census
@@ -145,11 +147,14 @@ class StoreServices:
 
     async def _keep(self, claim: LeaderClaim) -> None:
         """Record, forward and sweep as long as the claim is ours."""
-        steps = {
+        repeat = PeriodicTasks(self._owner).repeat
+        steps: dict[str, Run] = {
             "recorder": self.recorder.run,
-            "census": self._count,
-            "outbox": self.forwarder.run,
-            "ledger sweep": self._sweep,
+            "census": partial(repeat, "census", self._count, self._settings.consumer.heartbeat_interval),
+            "outbox": partial(repeat, "outbox", self.forwarder.turn, IDLE, at_once=True, within=None),
+            "ledger sweep": partial(
+                repeat, "ledger sweep", self._sweep, self._settings.scheduler.cleanup_interval, within=None
+            ),
         }
         keeping = Background(self._owner)
         for name, step in steps.items():
@@ -161,23 +166,11 @@ class StoreServices:
             await keeping.close()
 
     async def _count(self) -> None:
-        messages = self.store("The recorder").messages
-        while True:
-            await asyncio.sleep(self._settings.consumer.heartbeat_interval.total_seconds())
-            try:
-                await take_census(self._broker, messages, self._clock)
-            except (BrokerError, StoreError) as error:
-                log.warning("census not taken", error=str(error))
+        await take_census(self._broker, self.store("The recorder").messages, self._clock)
 
     async def _sweep(self) -> None:
-        ledger = self.store("once").ledger
-        while True:
-            await asyncio.sleep(self._settings.scheduler.cleanup_interval.total_seconds())
-            try:
-                while await ledger.sweep():
-                    pass
-            except (BrokerError, StoreError) as error:
-                log.warning("ledger not swept", error=str(error))
+        while await self.store("once").ledger.sweep():
+            pass
 
 
 async def _holds(claim: LeaderClaim, *, or_else: bool = False) -> bool:

@@ -178,13 +178,6 @@ class QueueProducer:
         """Tell the other processes that this producer exists, with its numbers."""
         await self._entry.write()
 
-    async def run(self, *, every: timedelta = TICK) -> None:
-        """Write the entry now and then until closed; a broker that does not answer gets it next time."""
-        while not self._closed:
-            with suppress(BrokerError):
-                await self.tick()
-            await self._sleep(every.total_seconds())
-
     async def close(self) -> None:
         """Take no more messages, and return when those under way have their outcome."""
         self._closed = True

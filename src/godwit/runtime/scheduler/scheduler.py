@@ -17,7 +17,7 @@ from godwit.core.names import MessageId, QueueName, new_message_id
 from godwit.core.schedule.minute_statuses import MinuteStatus, minute_status
 from godwit.core.schedule.rules import check_due
 from godwit.core.schedule.schedules import Firing, Misfire, Rule, Schedule, ScheduleStatus
-from godwit.core.settings import SchedulerSettings
+from godwit.core.settings import DEFAULTS, SchedulerSettings
 from godwit.runtime.scheduler.campaigns import Campaigns, Loaded, Progress, Row
 from godwit.runtime.scheduler.health import (
     SchedulerEntry,
@@ -58,7 +58,7 @@ class MessageScheduler:
         settings: SchedulerSettings,
         window_of: Callable[[QueueName], timedelta],
         name: str,
-        retention: timedelta = timedelta(days=30),
+        retention: timedelta = DEFAULTS.monitoring.retention,
         ask: Ask | None = None,
         status_of: StatusOf | None = None,
         metrics: SchedulerMetrics | None = None,

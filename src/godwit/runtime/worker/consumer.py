@@ -21,15 +21,12 @@ from godwit.core.messages.schemas import Check
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, group_name, queue_name
 from godwit.core.queues import DEFAULT_MAX_CRASHES
 from godwit.core.rate import Rate, as_rate
-from godwit.core.settings import LoadBalancing
+from godwit.core.settings import DEFAULTS, LoadBalancing
 from godwit.runtime.worker.health_checks import HealthProbe
 
 Handler = Callable[..., Any]
 """Takes a message (or, with `batch`, a list of them); a plain function runs in a thread."""
 
-DEFAULT_LEASE: Final = timedelta(seconds=15)
-DEFAULT_TIME_LIMIT: Final = timedelta(seconds=30)
-DEFAULT_CONCURRENCY: Final = 10
 DEFAULT_RETRY: Final = RetryPolicy()
 DEFAULT_HEALTH: Final = HealthProbe()
 
@@ -48,15 +45,15 @@ class Consumer:
     handler: Handler
     queues: tuple[QueueName, ...]
     group: GroupName = DEFAULT_GROUP
-    concurrency: int = DEFAULT_CONCURRENCY
-    lease: timedelta = DEFAULT_LEASE
-    time_limit: timedelta = DEFAULT_TIME_LIMIT
+    concurrency: int = DEFAULTS.consumer.max_concurrency
+    lease: timedelta = DEFAULTS.consumer.lease
+    time_limit: timedelta = DEFAULTS.consumer.processing_timeout
     retry_policy: RetryPolicy | None = None
     retry_policies: Mapping[QueueName, RetryPolicy] = field(default_factory=dict)
     weights: tuple[int, ...] = ()
     strict: bool = False
     batch: int | None = None
-    batch_timeout: timedelta = timedelta(seconds=5)
+    batch_timeout: timedelta = DEFAULTS.consumer.batch_timeout
     types: frozenset[str] | None = None
     classify: Classifier | None = None
     last_chance: int = DEFAULT_MAX_CRASHES - 1
@@ -151,9 +148,9 @@ class QueueConsumer:
             handler=self.process_message,
             queues=tuple(QueueName(queue) for queue in self.queues),
             group=GroupName(self.group),
-            concurrency=self.concurrency or DEFAULT_CONCURRENCY,
-            lease=duration_or(self.lease, DEFAULT_LEASE, "lease"),
-            time_limit=duration_or(self.time_limit, DEFAULT_TIME_LIMIT, "time_limit"),
+            concurrency=self.concurrency or DEFAULTS.consumer.max_concurrency,
+            lease=duration_or(self.lease, DEFAULTS.consumer.lease, "lease"),
+            time_limit=duration_or(self.time_limit, DEFAULTS.consumer.processing_timeout, "time_limit"),
             retry_policy=self.retry_policy,
             breaker=self.breaker,
             rate=as_rate(self.rate),

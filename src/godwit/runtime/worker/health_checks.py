@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.errors import InvalidSetting
+from godwit.core.settings import DEFAULTS
 from godwit.runtime.threads import in_daemon_thread
 
 HealthCallable = Callable[[], Awaitable[object] | object]
@@ -23,8 +24,8 @@ _ALLOWED: Final = "module:function, a callable without arguments"
 class HealthProbe(msgspec.Struct, frozen=True, kw_only=True):
     """How often a group's consumers are asked, how long an answer may take, and whom to ask."""
 
-    interval: timedelta = timedelta(seconds=10)
-    timeout: timedelta = timedelta(seconds=5)
+    interval: timedelta = DEFAULTS.consumer.health_check.interval
+    timeout: timedelta = DEFAULTS.consumer.health_check.timeout
     ask: HealthCallable | None = None
 
     async def problem(self) -> str | None:

@@ -25,6 +25,8 @@ from godwit.core.failures.judgement import Judgement, judge
 from godwit.core.failures.retry import RetryPolicy
 from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.names import AckId
+from godwit.core.periodic import PeriodicTasks
+from godwit.core.settings import DEFAULTS
 from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.delivery.gate import GateView, SharedGate
 from godwit.runtime.delivery.in_flight import InFlight
@@ -33,7 +35,6 @@ from godwit.runtime.delivery.quarantine import Quarantine
 from godwit.runtime.delivery.rate_limiter import limiters_of
 from godwit.runtime.delivery.renewer import Renewer
 from godwit.runtime.delivery.settler import Settler
-from godwit.runtime.periodic import PeriodicTasks
 from godwit.runtime.threads import in_daemon_thread
 from godwit.runtime.worker.balance import Credits
 from godwit.runtime.worker.consumer import Consumer
@@ -60,9 +61,9 @@ log = get_logger(__name__)
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What all consumers of a worker share."""
 
-    grace: timedelta = timedelta(seconds=10)
-    heartbeat_interval: timedelta = timedelta(seconds=5)
-    breaker: BreakerRule = BreakerRule()
+    grace: timedelta = DEFAULTS.consumer.shutdown_grace
+    heartbeat_interval: timedelta = DEFAULTS.consumer.heartbeat_interval
+    breaker: BreakerRule = DEFAULTS.breaker
 
 
 def worker_name() -> str:
@@ -140,7 +141,7 @@ class Worker:
         shortest = min((consumer.lease for consumer in consumers), default=timedelta(seconds=15))
         self._renewer = Renewer(self._held, broker.extend_now, every=shortest / 3)
         self._shutdown = Shutdown()
-        self._periodic = PeriodicTasks(self.name, self._random, unanswered=self._no_answer)
+        self._periodic = PeriodicTasks(self.name, random=self._random, unanswered=self._no_answer)
 
     def _puller(self, consumer: Consumer, gate_view: GateView, credits_: Credits) -> Puller:
         def decide(error: BaseException, delivery: Delivery) -> Judgement:

@@ -1,4 +1,7 @@
-"""What a worker does again and again beside pulling, whatever happens to one turn of it."""
+"""Steps that are taken again and again, whatever happens to one turn of them.
+
+Every task that does something, pauses and does it again is a step here: of a worker, a manager or the store's services.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,15 @@ log = get_logger(__name__)
 
 
 class PeriodicTasks:
-    """Repeats steps of one worker; all workers do so, a little apart."""
+    """Repeats the steps of one owner, such as a worker; with `random` those of many owners are a little apart.
 
-    def __init__(self, worker: str, random: Random, *, unanswered: Callable[[], None]) -> None:
-        self._worker, self._random, self._unanswered = worker, random, unanswered
+    `unanswered` is called when a step got no answer from the broker or the store.
+    """
+
+    def __init__(
+        self, owner: str, *, random: Random | None = None, unanswered: Callable[[], None] = lambda: None
+    ) -> None:
+        self._owner, self._random, self._unanswered = owner, random, unanswered
 
     async def repeat(
         self,
@@ -32,20 +40,22 @@ class PeriodicTasks:
         *,
         at_once: bool = False,
         when: Callable[[], Awaitable[None]] | None = None,
+        within: timedelta | None = STEP_WITHIN,
     ) -> None:
         """Repeat a step until the broker is closed. It may return how long to wait for its next turn."""
         pause = timedelta(0) if at_once else every
-        trouble = RepeatedTrouble(log, "a regular step waits for the broker", step=name, worker=self._worker)
+        trouble = RepeatedTrouble(log, "a periodic step got no answer", step=name, owner=self._owner)
+        limit = None if within is None else within.total_seconds()
         while True:
             await asyncio.sleep(self._wait(pause.total_seconds()))
             if when is not None:
                 await when()
             pause = every
             try:
-                async with asyncio.timeout(STEP_WITHIN.total_seconds()):
+                async with asyncio.timeout(limit):
                     wished = await step()
                 pause = wished if isinstance(wished, timedelta) else every
-                trouble.over("a regular step goes on")
+                trouble.over("a periodic step is answered again")
             except BrokerClosed:
                 return
             except (GodwitError, TimeoutError) as error:
@@ -54,10 +64,10 @@ class PeriodicTasks:
             except asyncio.CancelledError:
                 raise
             except BaseException as error:  # noqa: BLE001 - it must be done again, whatever happened this time
-                background.failed(name, error, worker=self._worker)
+                background.failed(name, error, owner=self._owner)
 
     def _wait(self, seconds: float) -> float:
         """Return how long to wait: what is done every few seconds is done in one moment, else a little apart."""
         if seconds >= 1:
             return until_beat(asyncio.get_running_loop().time(), seconds)
-        return seconds * (0.75 + self._random.random() / 2)
+        return seconds if self._random is None else seconds * (0.75 + self._random.random() / 2)
