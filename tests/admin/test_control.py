@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from godwit.admin.control import Hold, QueueControl, drain_key, holds, pause_key
+from godwit.admin.control import Hold, QueueControl, holds
 from godwit.brokers.contract import Broker, SharedEntry
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.urls import connect
@@ -19,6 +19,7 @@ from godwit.core.messages.envelope import seal_all
 from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.core.shared_keys import drain_key, pause_key
 from godwit.manager import MessageQueueManager
 from godwit.runtime.producer.drains import Drains
 from godwit.runtime.producer.producer import QueueProducer

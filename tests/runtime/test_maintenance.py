@@ -13,10 +13,11 @@ from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock
 from godwit.core.queues import QueueSpec
+from godwit.core.shared_keys import MAINTENANCE
 from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.leader import CLAIM_FOR
 from godwit.runtime.worker.consumer import Consumer
-from godwit.runtime.worker.maintenance import KEY, Maintenance
+from godwit.runtime.worker.maintenance import Maintenance
 from godwit.runtime.worker.worker import Worker
 from tests.waiting import eventually, soon
 
@@ -35,7 +36,7 @@ class Counting(MemoryBroker):
 
     async def claim(self) -> SharedEntry | None:
         """Return who claims it."""
-        return await self.shared.get(KEY)
+        return await self.shared.get(MAINTENANCE)
 
 
 class Lonely(Counting):
@@ -105,7 +106,7 @@ async def test_a_worker_that_stops_leaves_the_claim_to_another(tmp_path: Path) -
         running = [asyncio.create_task(worker.run()) for worker in workers]
 
         async def owner() -> bytes | None:
-            claim = await broker.shared.get(KEY)
+            claim = await broker.shared.get(MAINTENANCE)
             return None if claim is None else claim.value
 
         async def is_claimed() -> bool:

@@ -20,48 +20,21 @@ from typing import Final
 import msgspec
 
 from godwit.brokers.contract import Broker, Shared, SharedEntry
+from godwit.core import shared_keys
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.errors import GroupNotFound, QueueDraining, QueueNotFound
 from godwit.core.failures.breaker import BreakerState, Circuit
 from godwit.core.limits import bounded_ms
 from godwit.core.names import GroupName, QueueName
 from godwit.core.rate import TokenState
+from godwit.core.shared_keys import drain_key, pause_key, rate_key
 from godwit.telemetry.window import MONOTONIC_CLOCK
 
-GATE_PREFIX: Final = "gate/"
-"""Before all keys that workers look at every second: pauses and circuit breakers, with one question."""
-PAUSE_PREFIX: Final = f"{GATE_PREFIX}pause/"
-RATE_PREFIX: Final = f"{GATE_PREFIX}rate/"
-BREAKER_PREFIX: Final = f"{GATE_PREFIX}breaker/"
-TOKENS_PREFIX: Final = f"{GATE_PREFIX}tokens/"
-DRAIN_PREFIX: Final = "drain/"
-INSTANCE_PREFIX: Final = "instance/"
-"""Before the heartbeats of workers (`godwit.runtime.worker.heartbeat`)."""
 LOOK_EVERY: Final = 0.25
 
 ACTIVE: Final = "active"
 PAUSED: Final = "paused"
 DRAINING: Final = "draining"
-
-
-def pause_key(queue: str, group: str | None = None) -> str:
-    """Return the shared key whose presence pauses a queue or one group of it."""
-    return f"{PAUSE_PREFIX}{queue}" if group is None else f"{PAUSE_PREFIX}{queue}#{group}"
-
-
-def rate_key(queue: str, group: str) -> str:
-    """Return the shared key that lets a group wait for a time."""
-    return f"{RATE_PREFIX}{queue}#{group}"
-
-
-def tokens_key(name: str) -> str:
-    """Return the shared key under which the workers of a group keep their rate together."""
-    return f"{TOKENS_PREFIX}{name}"
-
-
-def drain_key(queue: str) -> str:
-    """Return the shared key whose presence keeps producers from publishing to a queue."""
-    return f"{DRAIN_PREFIX}{queue}"
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,22 +86,22 @@ class Holds(msgspec.Struct, frozen=True):
 
 async def holds(shared: Shared, clock: Clock = SYSTEM_CLOCK) -> Holds:
     """Return everything that is held back now."""
-    gate = await shared.scan(GATE_PREFIX)
-    entries = {key: entry for key, entry in gate.items() if key.startswith(PAUSE_PREFIX)}
-    entries |= await shared.scan(DRAIN_PREFIX)
+    gate = await shared.scan(shared_keys.GATE)
+    entries = {key: entry for key, entry in gate.items() if key.startswith(shared_keys.PAUSE)}
+    entries |= await shared.scan(shared_keys.DRAIN)
     waiting = await _behind_breakers(shared, gate)
     now_ms = clock.now_ms()
     for key, entry in gate.items():
-        limit = read_rate_limit(entry.value) if key.startswith(RATE_PREFIX) else None
+        limit = read_rate_limit(entry.value) if key.startswith(shared_keys.RATE) else None
         if limit is not None and limit.until_ms > now_ms:
-            queue, _, group = key.removeprefix(RATE_PREFIX).partition("#")
+            queue, _, group = key.removeprefix(shared_keys.RATE).partition("#")
             waiting[queue, group] = "; ".join(filter(None, [waiting.get((queue, group)), limit.text()]))
     return Holds({key: read_hold(entry.value) for key, entry in entries.items()}, waiting, _declared_rates(gate))
 
 
 def _declared_rates(gate: Mapping[str, SharedEntry]) -> dict[tuple[str, str], str]:
     """Return the rates that workers keep, as they were declared."""
-    states = [read_tokens(entry.value) for key, entry in gate.items() if key.startswith(TOKENS_PREFIX)]
+    states = [read_tokens(entry.value) for key, entry in gate.items() if key.startswith(shared_keys.TOKENS)]
     return {
         (queue, group): state.rate
         for state in states
@@ -141,8 +114,8 @@ async def _behind_breakers(shared: Shared, gate: Mapping[str, SharedEntry]) -> d
     """Return what open breakers hold back: which group needs which downstream, its workers say in their heartbeats."""
     texts: dict[str, str] = {}
     for key, entry in gate.items():
-        if key.startswith(BREAKER_PREFIX):
-            name = key.removeprefix(BREAKER_PREFIX)
+        if key.startswith(shared_keys.BREAKER):
+            name = key.removeprefix(shared_keys.BREAKER)
             with suppress(msgspec.DecodeError, UnicodeDecodeError):  # an unreadable entry holds nothing back
                 state = msgspec.json.decode(entry.value, type=BreakerState)
                 if state.circuit is not Circuit.CLOSED:
@@ -150,7 +123,7 @@ async def _behind_breakers(shared: Shared, gate: Mapping[str, SharedEntry]) -> d
     if not texts:
         return {}
     found = {}
-    for entry in (await shared.scan(INSTANCE_PREFIX)).values():
+    for entry in (await shared.scan(shared_keys.INSTANCE)).values():
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             served = msgspec.json.decode(entry.value, type=_Served)
             if served.breaker in texts:
@@ -192,7 +165,7 @@ def read_hold(value: bytes) -> Hold:
 
 async def draining_queues(shared: Shared) -> frozenset[QueueName]:
     """Return the queues that take no messages."""
-    return frozenset(QueueName(key.removeprefix(DRAIN_PREFIX)) for key in await shared.scan(DRAIN_PREFIX))
+    return frozenset(QueueName(key.removeprefix(shared_keys.DRAIN)) for key in await shared.scan(shared_keys.DRAIN))
 
 
 async def check_not_draining(shared: Shared, queue: QueueName) -> None:

@@ -13,6 +13,7 @@ Modules:
     names           names of queues and groups, ids, and which of them are allowed
     queues          the specifications of queues and groups
     settings        everything that can be configured, as plain values, and what a queue's type stands for
+    shared_keys     the keys of the shared values: every prefix, and how a key is made of names
     limits          limits of instants, durations and counts, the same for every broker and store
     durations       durations as text, the same everywhere
     rate            rates such as `14/s`, and the arithmetic by which many processes share one

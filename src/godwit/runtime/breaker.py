@@ -8,13 +8,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from godwit.admin.control import BREAKER_PREFIX
 from godwit.brokers.contract import Shared, SharedEntry
 from godwit.core.clock import Clock
 from godwit.core.errors import CircuitOpen
 from godwit.core.failures.breaker import CLOSED, BreakerRule, BreakerState, CallWindow, Circuit, opened, probing
 from godwit.core.failures.failure import Away
 from godwit.core.logs import get_logger
+from godwit.core.shared_keys import breaker_key
 
 KEPT_FOR: Final = timedelta(hours=1)
 """How long an open breaker outlives its time when no worker is there to try again."""
@@ -37,7 +37,7 @@ class QueueCircuitBreaker:
         self.name = name
         self.state = CLOSED
         self._shared = shared
-        self._key = f"{BREAKER_PREFIX}{name}"
+        self._key = breaker_key(name)
         self._owner = owner
         self._rule = rule
         self._clock = clock

@@ -11,9 +11,9 @@ from typing import Final
 
 from godwit.brokers.contract import Shared
 from godwit.core.errors import BrokerError
+from godwit.core.shared_keys import alert_key
 from godwit.telemetry.alerts import Alert
 
-PREFIX: Final = "alert/"
 KEPT_FOR: Final = timedelta(hours=1)
 
 
@@ -25,7 +25,7 @@ class SharedAlerts:
 
     async def claim(self, alert: Alert) -> bool:
         """Say whether this process is the one to send it; without the broker every process does."""
-        key = f"{PREFIX}{alert.name.value}/{alert.subject}"
+        key = alert_key(alert.name.value, alert.subject)
         try:
             entry = await self._shared.get(key)
             if entry is not None and entry.value == alert.state.encode():

@@ -18,8 +18,8 @@ from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.core.shared_keys import MAINTENANCE
 from godwit.runtime.leader import LeaderClaim
-from godwit.runtime.worker.maintenance import KEY as MAINTENANCE
 from tests.servers.redis import fresh, redis_server
 from tests.waiting import eventually, real_time, soon
 

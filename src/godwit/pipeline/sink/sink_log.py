@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 
@@ -29,6 +28,7 @@ from godwit.core.journal.chunks import decode_chunk
 from godwit.core.journal.lifecycle import PUBLISH_EVENTS
 from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
+from godwit.core.shared_keys import sink_blocks
 
 KEPT_FOR: Final = timedelta(days=7)
 READ_ROWS: Final = 10_000
@@ -103,17 +103,11 @@ class WantedIds:
         return [id_ for id_ in unpack_ids(left) if id_ in self._known] if left else []
 
 
-def prefix_of(sink: str, batch: str = "") -> str:
-    """Return the key prefix of a batch's blocks, or of all batches."""
-    begun = f"sink/{quote(sink, safe='')}/"  # a name may have a slash
-    return f"{begun}{batch}/" if batch else begun
-
-
 class SinkLog:
     """The log of one batch, written by this task and by those before it."""
 
     def __init__(self, broker: Broker, sink: str, batch: str) -> None:
-        self._broker, self._prefix = broker, prefix_of(sink, batch)
+        self._broker, self._prefix = broker, sink_blocks(sink, batch)
 
     async def sent_among(self, ids: Sequence[str]) -> Collection[str]:
         """Return which of these ids were sent; look up unsure ones in the journal."""
@@ -173,7 +167,7 @@ class SinkLog:
 
 async def drop_earlier_batches(broker: Broker, sink: str, batch: str) -> None:
     """Drop the log of earlier batches; the next one has begun."""
-    await broker.shared.clear(prefix_of(sink), prefix_of(sink, batch))
+    await broker.shared.clear(sink_blocks(sink), sink_blocks(sink, batch))
 
 
 def batch_name(number: int) -> str:

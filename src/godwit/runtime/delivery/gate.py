@@ -10,12 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from godwit.admin.control import (
-    BREAKER_PREFIX,
-    GATE_PREFIX,
-    PAUSE_PREFIX,
     RateLimit,
-    pause_key,
-    rate_key,
     read_hold,
     read_rate_limit,
 )
@@ -25,6 +20,7 @@ from godwit.core.error_text import clean
 from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
 from godwit.core.failures.breaker import SAID_ONLY, Breaker, BreakerRule
 from godwit.core.logs import get_logger
+from godwit.core.shared_keys import GATE, PAUSE, breaker_key, pause_key, rate_key
 from godwit.runtime.breaker import QueueCircuitBreaker
 from godwit.runtime.delivery.rate_limiter import RateLimiter
 
@@ -108,14 +104,14 @@ class SharedGate:
     async def refresh(self) -> bool:
         """Look at the shared state once; say whether something was lifted."""
         await self._share()
-        shared = await self._shared.scan(GATE_PREFIX)
+        shared = await self._shared.scan(GATE)
         self.seen = shared
-        before, self._paused = self._paused, frozenset(key for key in shared if key.startswith(PAUSE_PREFIX))
+        before, self._paused = self._paused, frozenset(key for key in shared if key.startswith(PAUSE))
         self._log_pauses(before, shared)
         lifted = bool(before - self._paused) | self._learn_rates(shared)
         for breaker in self._distinct:
             held_back = not breaker.is_closed
-            breaker.learn(shared.get(f"{BREAKER_PREFIX}{breaker.name}"))
+            breaker.learn(shared.get(breaker_key(breaker.name)))
             lifted |= held_back and breaker.is_closed
         return lifted
 
@@ -123,9 +119,9 @@ class SharedGate:
         ours = {key for queue, group in self.breakers for key in (pause_key(queue), pause_key(queue, group))}
         for key in sorted((self._paused - before) & ours):
             hold = read_hold(shared[key].value)
-            log.info("paused", place=key.removeprefix(PAUSE_PREFIX), by=hold.by, reason=hold.reason)
+            log.info("paused", place=key.removeprefix(PAUSE), by=hold.by, reason=hold.reason)
         for key in sorted((before - self._paused) & ours):
-            log.info("resumed", place=key.removeprefix(PAUSE_PREFIX))
+            log.info("resumed", place=key.removeprefix(PAUSE))
 
     def _learn_rates(self, shared: Mapping[str, SharedEntry]) -> bool:
         now_ms, before = self._clock.now_ms(), set(self._rates)

@@ -9,11 +9,12 @@ from typing import Final
 
 import msgspec
 
-from godwit.admin.control import read_tokens, tokens_key
+from godwit.admin.control import read_tokens
 from godwit.brokers.contract import Place, Shared, SharedEntry
 from godwit.core.clock import Clock
 from godwit.core.errors import InvalidSetting
 from godwit.core.rate import CellRate, Rate, TokenState
+from godwit.core.shared_keys import tokens_key
 from godwit.runtime.worker.consumer import Consumer
 
 KEPT_FOR: Final = timedelta(hours=1)

@@ -9,7 +9,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from godwit.admin.control import GATE_PREFIX
 from godwit.brokers.contract import Broker, SharedEntry
 from godwit.core.background import Background, Run
 from godwit.core.clock import SYSTEM_CLOCK, Clock
@@ -21,6 +20,7 @@ from godwit.core.messages.message import Message
 from godwit.core.names import MessageId
 from godwit.core.periodic import PeriodicTasks
 from godwit.core.settings import Settings
+from godwit.core.shared_keys import STORE_SERVICES
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.effects.outbox import IDLE, OutboxForwarder, OutboxWriter
 from godwit.runtime.effects.status import recorded, status_of
@@ -34,7 +34,6 @@ STAND_IN: Final = timedelta(seconds=2)
 """How often a process that does not run the services sees whether another does."""
 TOLD: Final = timedelta(seconds=10)
 """The same where a worker tells: it sees the claim beside the pauses that it looks at anyway."""
-CLAIM_KEY: Final = f"{GATE_PREFIX}books"
 
 log = get_logger(__name__)
 
@@ -128,12 +127,12 @@ class StoreServices:
     def learn(self, shared: Mapping[str, SharedEntry]) -> None:
         """Take note of what a worker of this process sees anyway: whether a process runs the store's services."""
         self._told = True
-        if CLAIM_KEY not in shared:
+        if STORE_SERVICES not in shared:
             self._free.set()
 
     async def run(self) -> None:
         """Run the store's services until cancelled, for all processes of this broker, or stand by."""
-        claim = LeaderClaim(self._broker.shared, CLAIM_KEY, self._owner)
+        claim = LeaderClaim(self._broker.shared, STORE_SERVICES, self._owner)
         try:
             while True:
                 self._free.clear()

@@ -16,9 +16,9 @@ import msgspec
 from godwit.brokers.contract import Shared
 from godwit.core.clock import Clock
 from godwit.core.names import QueueName
+from godwit.core.shared_keys import PRODUCER, producer_key
 from godwit.telemetry.window import Window
 
-PREFIX: Final = "producer/"
 SILENT_AFTER: Final = timedelta(seconds=30)
 RATE_OVER: Final = timedelta(minutes=1)
 TOGETHER: Final = 64
@@ -107,7 +107,7 @@ class ProducerEntry:
 
     def __init__(self, shared: Shared, counts: ProducerCounts) -> None:
         self._shared, self._counts = shared, counts
-        self._key = f"{PREFIX}{counts.name}#{counts.instance}"
+        self._key = producer_key(counts.name, counts.instance)
         self._version: int | None = None
 
     async def write(self) -> None:
@@ -128,5 +128,5 @@ class ProducerEntry:
 
 async def producers(shared: Shared) -> list[ProducerStats]:
     """Return the producers of all processes that were heard of lately, by name."""
-    entries = await shared.scan(PREFIX)
+    entries = await shared.scan(PRODUCER)
     return [_decoder.decode(entries[key].value) for key in sorted(entries)]

@@ -11,10 +11,10 @@ import msgspec
 from godwit.brokers.contract import Shared
 from godwit.core.clock import Clock, milliseconds, to_ms
 from godwit.core.errors import GodwitError
+from godwit.core.shared_keys import SCHEDULER, scheduler_key
 from godwit.store.schedules import ScheduleBacklog
 from godwit.telemetry.health import Check, HealthCheck
 
-PREFIX: Final = "scheduler/"
 KEPT: Final = timedelta(hours=1)
 TICKS_MISSED: Final = 3
 """A scheduler is missed when it did not tick for so many of its ticks."""
@@ -48,7 +48,7 @@ class SchedulerHealth:
         self, shared: Shared, *, name: str, owner: str, clock: Clock, metrics: SchedulerMetrics | None = None
     ) -> None:
         self._shared, self._name, self._clock, self._metrics = shared, name, clock, metrics
-        self._key = PREFIX + owner
+        self._key = scheduler_key(owner)
         self.last: SchedulerEntry | None = None
         self.last_error: str | None = None
 
@@ -80,7 +80,7 @@ class SchedulerHealth:
 
 async def schedulers(shared: Shared) -> list[SchedulerEntry]:
     """Return what the schedulers of all processes told within the last hour, by name."""
-    found = await shared.scan(PREFIX)
+    found = await shared.scan(SCHEDULER)
     return sorted((_decoder.decode(entry.value) for entry in found.values()), key=lambda entry: entry.name)
 
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from godwit.admin.control import INSTANCE_PREFIX as PREFIX
 from godwit.brokers.contract import Place, Shared
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.names import GroupName, QueueName
+from godwit.core.shared_keys import INSTANCE, instance_key, instances_of
 
 KEPT_FOR: Final = timedelta(hours=1)
 MISSED_BEATS: Final = 3
@@ -124,7 +124,7 @@ class Heartbeat:
             await self._write(place, msgspec.json.encode(instance))
 
     async def _write(self, place: Place, value: bytes) -> None:
-        key = f"{PREFIX}{place[0]}#{place[1]}#{self._worker}"
+        key = instance_key(*place, self._worker)
         version = await self._shared.put(key, value, expected=self._versions.get(place), ttl=KEPT_FOR)
         if version is None:  # it ran out, or was removed by hand
             present = await self._shared.get(key)
@@ -137,5 +137,5 @@ class Heartbeat:
 async def instances(shared: Shared, clock: Clock, queue: str | None = None) -> list[ConsumerInstance]:
     """Return every instance that said something within the last hour, as of now."""
     now_ms = clock.now_ms()
-    entries = await shared.scan(PREFIX if queue is None else f"{PREFIX}{queue}#")
+    entries = await shared.scan(INSTANCE if queue is None else instances_of(queue))
     return [msgspec.json.decode(entry.value, type=ConsumerInstance).seen(now_ms) for entry in entries.values()]

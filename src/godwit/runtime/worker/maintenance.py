@@ -10,12 +10,11 @@ import asyncio
 from datetime import timedelta
 from typing import Final
 
-from godwit.admin.control import GATE_PREFIX
 from godwit.brokers.contract import Broker, SharedEntry
+from godwit.core.shared_keys import MAINTENANCE
 from godwit.runtime.leader import LeaderClaim
 
 MAINTAIN_EVERY: Final = timedelta(seconds=1)
-KEY: Final = f"{GATE_PREFIX}maintenance"
 
 
 class Maintenance:
@@ -23,7 +22,7 @@ class Maintenance:
 
     def __init__(self, broker: Broker, owner: str) -> None:
         self._broker = broker
-        self._claim = LeaderClaim(broker.shared, KEY, owner)
+        self._claim = LeaderClaim(broker.shared, MAINTENANCE, owner)
         self._ours = asyncio.Event()
         self._ours.set()
 

@@ -27,6 +27,7 @@ from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.names import AckId
 from godwit.core.periodic import PeriodicTasks
 from godwit.core.settings import DEFAULTS
+from godwit.core.shared_keys import MAINTENANCE
 from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.delivery.gate import GateView, SharedGate
 from godwit.runtime.delivery.in_flight import InFlight
@@ -40,7 +41,6 @@ from godwit.runtime.worker.balance import Credits
 from godwit.runtime.worker.consumer import Consumer
 from godwit.runtime.worker.counts import WorkerCounts
 from godwit.runtime.worker.heartbeat import ConsumerInstance, Heartbeat, instances
-from godwit.runtime.worker.maintenance import KEY as MAINTENANCE_KEY
 from godwit.runtime.worker.maintenance import MAINTAIN_EVERY, Maintenance
 from godwit.runtime.worker.shutdown import Shutdown
 from godwit.runtime.worker.status import WorkerStatus
@@ -293,7 +293,7 @@ class Worker:
             self._broker_away = True
             self._unknown.came(error)
             return REFRESH_EVERY
-        self._maintenance.learn(self._gate.seen.get(MAINTENANCE_KEY))
+        self._maintenance.learn(self._gate.seen.get(MAINTENANCE))
         self._learned(self._gate.seen)
         if self._broker_away:
             self._broker_away = False
