@@ -211,7 +211,7 @@ async def test_a_lease_whose_copy_is_gone_stops_neither_the_pull_nor_the_upkeep(
         async def empty() -> bool:
             await prepared.broker.maintain()
             (stats,) = [one for queue in await prepared.broker.stats() for one in queue.groups if one.name == G]
-            return stats.depth == stats.leased == 0
+            return (stats.depth, stats.leased) == (0, 0)
 
         await eventually(empty)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,8 @@ from godwit.core.names import QueueName
 from godwit.core.queues import QueueSpec
 
 _PAGE: Final = 500
+REMOVED_SECONDS: Final = 10.0
+"""How long it is taken as known what the journals of removed queues hold."""
 _decode_counters: Final = msgspec.msgpack.Decoder(list[int]).decode
 
 
@@ -31,16 +34,31 @@ class RedisJournal:
 
     def __init__(self, reach: ScriptRunner, catalog: Catalog) -> None:
         self._reach, self._catalog = reach, catalog
+        self._removed: dict[str, ShardEnds] = {}
+        self._removed_names: list[QueueName] = []
+        self._removed_until = 0.0
 
     async def shards(self) -> Mapping[str, ShardEnds]:
-        """Say what each shard holds."""
-        shards = await self._shards()
+        """Say what each shard holds; of removed queues as it was a moment ago: nothing is added there."""
+        declared, removed = await self._catalog.list.declared(), await self._catalog.list.removed()
+        found = await self._ends_of(await self._shards_of(declared))
+        now = time.monotonic()
+        if now >= self._removed_until or removed != self._removed_names:
+            self._removed = await self._ends_of(await self._shards_of(removed))
+            self._removed_names, self._removed_until = removed, now + REMOVED_SECONDS
+        return self._removed | found
+
+    async def _ends_of(self, shards: Sequence[Shard]) -> dict[str, ShardEnds]:
         ends = await self._ends(*shards)
         return {shard_name(*shard): one for shard, one in zip(shards, ends, strict=True) if one is not None}
 
     async def _shards(self) -> list[Shard]:
-        """Return every partition there is or was."""
-        names = await self._catalog.names()
+        """Return every partition that has something stored."""
+        return await self._shards_of(await self._catalog.names())
+
+    async def _shards_of(self, names: Iterable[QueueName]) -> list[Shard]:
+        """Return every partition that queues have or had."""
+        names = list(names)
         asked = [("HGET", keys.part(name, "meta"), "parts") for name in names]
         counts = answered(await self._reach.ask_each(*asked))
         return [(names[n], at) for n, count in counts for at in range(int(count or 1))]
@@ -86,12 +104,32 @@ class RedisJournal:
 
     async def trim(self) -> int:
         """Drop what need not be kept."""
-        return await self.trim_all({one.name: one.spec for one in await self._catalog.all()})
+        specs = {one.name: one.spec for one in await self._catalog.all()}
+        return await self._trim(await self._shards(), specs)
 
     async def trim_all(self, specs: Mapping[QueueName, QueueSpec]) -> int:
-        """Drop what journals need not keep; a removed queue's journal is kept by the default rules."""
+        """Drop what journals need not keep; that of removed queues now and then, by the default rules."""
+        dropped = await self._trim(await self._shards_of(specs), specs)
+        await self._catalog.set_removed_aside()
+        for name in await self._catalog.list.due():
+            dropped += await self._trim_removed(name, specs)
+        return dropped
+
+    async def _trim_removed(self, name: QueueName, specs: Mapping[QueueName, QueueSpec]) -> int:
+        """Trim the journal of a removed queue; one that has no row left is listed no more, and keeps its counters."""
+        shards = [] if name in specs else await self._shards_of([name])
+        dropped = await self._trim(shards, {})
+        kept = await self._reach.ask(*(("XLEN", keys.step(*shard)[1]) for shard in shards)) if shards else []
+        if any(kept):
+            await self._catalog.list.look_later(name)
+        else:
+            await self._trim(shards, {})  # now that no row is left the journal itself goes
+            await self._catalog.list.forget(name)
+        return dropped
+
+    async def _trim(self, shards: Sequence[Shard], specs: Mapping[QueueName, QueueSpec]) -> int:
         dropped = 0
-        left = await self._shards()
+        left = list(shards)
         while left:
             found = answered(
                 await self._reach.run_each(

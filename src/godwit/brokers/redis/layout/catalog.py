@@ -18,6 +18,7 @@ from godwit.brokers.redis.client.script_runner import ScriptRunner, answered
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.partitions import LaidMessages, share
 from godwit.brokers.redis.layout.queue_config import QueueConfig, laid_out, read_queue_config
+from godwit.brokers.redis.layout.queue_list import QueueList
 from godwit.core.clock import milliseconds
 from godwit.core.errors import AlreadyExistsError, BrokerUnavailable, InvalidSetting, QueueNotFound
 from godwit.core.journal.shards import SPAN
@@ -39,7 +40,10 @@ class Catalog:
     def __init__(self, reach: ScriptRunner, *, bodies: bool) -> None:
         self._reach = reach
         self._bodies = bodies
+        self.list = QueueList(reach)
         self._known: dict[QueueName, QueueConfig] = {}
+        self._gone: dict[QueueName, int] = {}
+        """Removed queues among the listed ones, and their places."""
         self.some_partitioned = False
         """Whether any queue seen so far has several partitions."""
 
@@ -76,22 +80,29 @@ class Catalog:
         return read_queue_config(values, bodies=self._bodies)
 
     async def names(self) -> list[QueueName]:
-        """Return every queue there is or was, in the order of their creation."""
-        (names,) = await self._reach.ask(("ZRANGE", keys.QUEUES, 0, -1))
-        return [name.decode() for name in names]
+        """Return every queue that has something stored, declared ones first."""
+        return list(dict.fromkeys([*await self.list.declared(), *await self.list.removed()]))
 
     async def all(self) -> list[QueueConfig]:
         """Return what the server says of all queues, in the order of their creation."""
-        names = await self.names()
+        places = await self.list.declared()
+        names = list(places)
         if not names:
+            self._gone = {}
             return []
         replies = answered(
             await self._reach.ask_each(*(("HMGET", keys.part(name, "meta"), "v", "spec", "groups") for name in names))
         )
-        found = [one for _, values in replies if (one := read_queue_config(values, bodies=self._bodies)) is not None]
+        read = {names[n]: read_queue_config(values, bodies=self._bodies) for n, values in replies}
+        found = [one for one in read.values() if one is not None]
+        self._gone = {name: places[name] for name, one in read.items() if one is None}
         self._known = {one.name: one for one in found}
         self.some_partitioned = any(one.spec.partitions > 1 for one in found)
         return found
+
+    async def set_removed_aside(self) -> None:
+        """Let what `all` found removed be looked at now and then, no longer every time."""
+        await self.list.set_aside(self._gone)
 
     async def newer(self, queue: QueueConfig) -> QueueConfig | None:
         """Return what is to be known instead of `queue`, which its server calls stale; None when it has grown."""
@@ -115,11 +126,13 @@ class Catalog:
             _check_shares(spec, merged.values())
             if present is None:
                 # Listed first: a queue that is not listed would never be maintained.
-                place = (await self._reach.ask(("INCR", keys.CREATED)))[0]
-                await self._reach.ask(("ZADD", keys.QUEUES, place, spec.name))
+                await self.list.add(spec.name)
             elif present.spec.partitions != spec.partitions:
                 wanted = list(merged.values())  # their shares change
             if await self._declare(0, present, laid_out(present, spec), merged, wanted):
+                # And again: another process may have taken it for a removed one until now.
+                if present is None or not await self.list.has(spec.name):
+                    await self.list.add(spec.name)
                 await self._align_all(spec.name)
                 return
 

@@ -10,7 +10,9 @@ from functools import lru_cache
 from typing import Final
 
 QUEUES: Final = "godwit:queues"
-"""Every queue there ever was, by the order in which they were created (a sorted set)."""
+"""Every queue that is declared, by the order in which they were created (a sorted set)."""
+REMOVED: Final = "godwit:removed"
+"""Removed queues whose journals may have rows, by the time at which to look there next (a sorted set)."""
 CREATED: Final = "godwit:created"
 """How many queues were created: the next one's place in that order."""
 SHARED: Final = ("godwit:{#shared}:values", "godwit:{#shared}:names", "godwit:{#shared}:ends")

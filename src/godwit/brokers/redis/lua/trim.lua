@@ -2,9 +2,9 @@
 --
 -- KEYS   1 meta, 2 journal, 3 readers
 -- ARGV   1 time, 2 queue, 3 journal_keep in ms, 4 journal_max_bytes
--- Gives  {rows dropped, 1 when there may be more}.
+-- Gives  {rows dropped, 1 when there may be more}. A removed queue's journal without a row goes, with its readers.
 -- Works above maxmemory.
-local fields = {}
+local fields = {'spec'}
 --@include _step
 local MOST = 200
 local keep_from, max_bytes = now - tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -24,6 +24,7 @@ end
 
 -- Nearly always even the oldest is kept: others are not read for that.
 local oldest = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1)[1]
+if not oldest and not kept[4] then redis.call('UNLINK', journal, KEYS[3]) end
 if not oldest or not look(oldest) then return {0, 0} end
 for _, entry in ipairs(redis.call('XRANGE', journal, '-', '+', 'COUNT', MOST)) do
   local goes, chunk, first, last = look(entry)
