@@ -181,6 +181,7 @@ class MessageQueueManager(ConsumerRegistration):
         if self._producer is not None:
             await self._producer.close()
         await self.monitoring.close()
+        await self.store_services.close()
         if self.store is not None:
             await self.store.close()
         await self.broker.close()

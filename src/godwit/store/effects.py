@@ -42,6 +42,10 @@ class Ledger(Protocol):
         """Say that the effect happened; False when the claim was lost meanwhile."""
         ...
 
+    async def keep(self, key: str, *, holder: str, to: str, hold: timedelta, ttl: timedelta) -> bool:
+        """Hold a claim of `holder` for another `hold`, in the name of `to`; False when it was lost meanwhile."""
+        ...
+
     async def release(self, key: str, *, holder: str) -> None:
         """Give a claim back: the effect did not happen."""
         ...

@@ -96,3 +96,13 @@ async def test_sweeping_removes_what_is_forgotten_and_nothing_else(store: Store)
 async def test_a_connection_that_is_none_is_refused(store: Store, connection: Any) -> None:
     with pytest.raises(InvalidSetting, match="connection"):
         await store.ledger.finish_within(connection, "key", holder="a", ttl=LONG)
+
+
+async def test_a_claim_is_kept_in_another_name_by_its_holder_only(store: Store) -> None:
+    assert await claim(store, "a") is EffectOutcome.WON
+    assert not await store.ledger.keep("charge:7", holder="b", to="c", hold=LONG, ttl=LONG)
+    assert await store.ledger.keep("charge:7", holder="a", to="thread", hold=LONG, ttl=LONG)
+    assert await claim(store, "a") is EffectOutcome.HELD, "its former holder has it no more"
+    assert not await store.ledger.finish("charge:7", holder="a", ttl=LONG)
+    assert await store.ledger.finish("charge:7", holder="thread", ttl=LONG, result=b"1")
+    assert not await store.ledger.keep("charge:7", holder="thread", to="thread", hold=LONG, ttl=LONG), "it is done"

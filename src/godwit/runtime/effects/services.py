@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -58,6 +58,7 @@ class StoreServices:
         self._forwarder: OutboxForwarder | None = None
         self._free = asyncio.Event()
         self._told = False
+        self._beside = Background(owner)
 
     def store(self, feature: str) -> Store:
         """Return the store that a feature needs."""
@@ -103,6 +104,14 @@ class StoreServices:
         """Return an effect that happens once, to be made inside `async with`."""
         ledger = self.store("once").ledger
         return Once(ledger, key, ttl=ttl, hold=hold, holder=holder, connection=connection)
+
+    def run_beside(self, name: str, run: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Keep something running beside handlers until it ends or the manager is closed."""
+        self._beside.keep(name, run)
+
+    async def close(self) -> None:
+        """End what runs beside handlers."""
+        await self._beside.close()
 
     def outbox(self, connection: Any) -> OutboxWriter:
         """Return an outbox in the application's own transaction."""

@@ -84,7 +84,7 @@ class Consumer:
         object.__setattr__(self, "batch", as_limit("batch", self.batch, most=MAX_PULL))
         if self.weights and (len(self.weights) != len(self.queues) or min(self.weights) < 1):
             raise InvalidSetting("weights", self.weights, "one number of 1 or more for each queue")
-        object.__setattr__(self, "is_async", _is_async(self.handler))
+        object.__setattr__(self, "is_async", is_async_handler(self.handler))
 
     def policy_for(self, queue: QueueName) -> RetryPolicy:
         """Return the retry policy for messages of a queue: the consumer's own, or the queue's."""
@@ -106,7 +106,8 @@ def duration_or(given: timedelta | float | None, default: timedelta, setting: st
     return default if given is None else as_duration(setting, given)
 
 
-def _is_async(handler: Handler) -> bool:
+def is_async_handler(handler: Handler) -> bool:
+    """Say whether a handler is a coroutine function, or an object that is called like one."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
 
 

@@ -13,13 +13,13 @@ from godwit.core.errors import InvalidSetting
 from godwit.core.failures.breaker import Breaker
 from godwit.core.failures.judgement import Classifier
 from godwit.core.failures.retry import RetryPolicy
-from godwit.core.names import DEFAULT_GROUP, GroupName
+from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
 from godwit.core.rate import Rate
 from godwit.core.settings import Settings
 from godwit.runtime.delivery.tracing import traced
-from godwit.runtime.effects.once import KeyOf, handled_once
+from godwit.runtime.effects.once import PATIENCE, KeyOf, handled_once
 from godwit.runtime.effects.services import StoreServices
-from godwit.runtime.worker.consumer import Consumer, Handler, QueueConsumer
+from godwit.runtime.worker.consumer import Consumer, Handler, QueueConsumer, duration_or
 from godwit.runtime.worker.health_checks import HealthCallable
 from godwit.runtime.worker.registry import Registry
 from godwit.runtime.worker.worker import Worker, WorkerSettings
@@ -72,7 +72,7 @@ class ConsumerRegistration:
 
         def register(handler: H) -> H:
             self._registry.add(
-                handler if once is None else handled_once(handler, once, self.store_services.once, group),
+                handler if once is None else self._handled_once(handler, once, queues, group, time_limit),
                 queues,
                 GroupName(group),
                 concurrency=concurrency,
@@ -90,6 +90,16 @@ class ConsumerRegistration:
             return handler
 
         return register
+
+    def _handled_once(
+        self, handler: Handler, key_of: KeyOf, queues: tuple[str, ...], group: str, limit: timedelta | float | None
+    ) -> Handler:
+        services = self.store_services
+        configured = [self._registry.group(QueueName(queue), GroupName(group)).processing_timeout for queue in queues]
+        shortest = duration_or(limit, min(configured, default=PATIENCE), "time_limit")
+        # A message that waits for another one's effect is postponed before its own time is over.
+        patience = min(PATIENCE, shortest / 2)
+        return handled_once(handler, key_of, services.once, group, beside=services.run_beside, patience=patience)
 
     def register(self, consumer: QueueConsumer) -> None:
         """Let a worker run a consumer of the class form."""

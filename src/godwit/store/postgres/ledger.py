@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 
 from godwit.core.errors import InvalidSetting
+from godwit.store.bodies import json_text
 from godwit.store.effects import EffectClaim, EffectOutcome
 from godwit.store.postgres.database import PostgresDatabase, sql
 
@@ -27,9 +28,12 @@ class PostgresLedger:
                     return found
 
     async def finish(self, key: str, *, holder: str, ttl: timedelta, result: bytes | None = None) -> bool:
-        text = None if result is None else result.decode()
+        text = json_text(result, careful=True)  # refused here, the effect would be made again
         row = await self._database.fetchrow("finishing a key", "ledger/finish", key, holder, text, ttl)
         return row is not None
+
+    async def keep(self, key: str, *, holder: str, to: str, hold: timedelta, ttl: timedelta) -> bool:
+        return await self._database.fetchrow("keeping a key", "ledger/keep", key, holder, to, hold, ttl) is not None
 
     async def release(self, key: str, *, holder: str) -> None:
         await self._database.fetch("releasing a key", "ledger/release", key, holder)

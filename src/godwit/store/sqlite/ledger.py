@@ -47,6 +47,21 @@ class SqliteLedger:
 
         return await self._file.write("finishing a key", write)
 
+    async def keep(self, key: str, *, holder: str, to: str, hold: timedelta, ttl: timedelta) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            now = self._clock.now_ms()
+            facts = {
+                "key": key,
+                "holder": holder,
+                "to": to,
+                "now": now,
+                "claimed_until": now + milliseconds(hold),
+                "expires_at": now + milliseconds(hold + ttl),
+            }
+            return connection.execute(sql("ledger/keep"), facts).rowcount == 1
+
+        return await self._file.write("keeping a key", write)
+
     async def release(self, key: str, *, holder: str) -> None:
         facts = {"key": key, "holder": holder}
         await self._file.write("releasing a key", lambda connection: connection.execute(sql("ledger/release"), facts))
