@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 import pytest
 
-from godwit.brokers.contract import PUBLISH_CHUNK, Receipt
+from godwit.brokers.contract import PUBLISH_CHUNK, Ack, Receipt
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, PartialPublish, QueueFull, QueueNotFound
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message
-from godwit.core.names import QueueName
+from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 from godwit.runtime.producer.batcher import FEW
 from godwit.runtime.producer.producer import QueueProducer
@@ -349,3 +350,36 @@ async def test_closing_refuses_new_messages_and_waits_for_those_under_way(
     await closing
     assert await outcomes(tasks) == ["ok"] * 3
     assert await broker.depth(ORDERS) == 3
+
+
+async def test_messages_of_a_key_keep_their_order_when_another_one_of_the_batch_is_refused() -> None:
+    broker = SlowFirst()
+    await broker.declare(QueueSpec(name=ORDERS))
+    await broker.declare(QueueSpec(name=SMALL, max_size=1))
+    async with QueueProducer(broker, source="test") as producer:
+        await producer.enqueue(Message(queue=SMALL))
+        first = asyncio.create_task(producer.enqueue(Message(queue=ORDERS, payload="first")))
+        await settle()
+        keyed = [Message(queue=ORDERS, ordering_key="k", payload=number) for number in range(20)]
+        tasks = [asyncio.create_task(producer.enqueue(one)) for one in (*keyed, Message(queue=SMALL))]
+        broker.gate.set()
+        assert await outcomes([first, *tasks]) == ["ok"] * 21 + ["QueueFull"]
+    found = []
+    while pulled := await broker.pull(ORDERS, GroupName("default"), worker="w", limit=50, lease=timedelta(minutes=1)):
+        found += [one.open().payload for one in pulled]
+        await broker.settle([Ack(one.ack_id) for one in pulled])
+    assert [one for one in found if one != "first"] == list(range(20))
+
+
+class SlowFirst(GatedBroker):
+    """A broker that takes longer for the first messages of a run than for those after them."""
+
+    async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
+        """Publish a message alone after as many turns of the event loop as there are others behind it."""
+        receipts = None
+        if len(envelopes) > 1:
+            receipts = await super().publish(envelopes, min_replicas=min_replicas)
+        payload = envelopes[0].open().payload
+        for _ in range(200 - 5 * payload if isinstance(payload, int) else 0):
+            await asyncio.sleep(0)
+        return receipts or await MemoryBroker.publish(self, envelopes, min_replicas=min_replicas)

@@ -34,7 +34,7 @@ FROM (
 """
 IDS = [campaign_id("future", str(number)) for number in range(100)]
 HOT: dict[str, tuple[tuple[Any, ...], str]] = {
-    "due": ((NOON, 100), "idx_schedules_next_fire_at"),
+    "due": ((NOON, 100, []), "idx_schedules_next_fire_at"),
     "claim": ((NOON, 1_000, NOON, "me", NOON), "idx_schedule_firings_due"),
     "claim_again": ((NOON, 1_000, "me", NOON), "idx_schedule_firings_unconfirmed"),
     "confirm": ((IDS, "me", NOON), "schedule_firings_pkey"),

@@ -29,6 +29,7 @@ class Child:
         self._start = start
         self._pause = RESTART_PAUSE
         self.starts = 0
+        self._told = 0
         self.begin()
 
     def begin(self) -> None:
@@ -36,7 +37,15 @@ class Child:
         self.process = self._start()
         self.started = time.monotonic()
         self.starts += 1
+        self._told = 0
         self.restart_at: float | None = None
+
+    def tell(self, number: int, signals: int) -> None:
+        """Pass signals on that the process has not had; one that began after the first of them gets it too."""
+        while self._told < signals:
+            self._told += 1
+            if self.process.poll() is None:
+                self.process.send_signal(number)
 
     def look(self, now: float) -> None:
         """Notice a crash, and start again when it is time."""
@@ -63,6 +72,7 @@ class Supervisor:
         """The environment variable that tells a child its number."""
         self._count = processes
         self._signals = 0
+        self._last_signal: int = int(signal.SIGTERM)
         self.children: list[Child] = []
 
     def run(self) -> int:
@@ -76,10 +86,13 @@ class Supervisor:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     signal.signal(number, self._on_signal)
                 signal.signal(signal.SIGCHLD, lambda *_: None)  # it only has to wake us
-                self.children = [Child(partial(self._start, number)) for number in range(self._count)]
+                for place in range(self._count):
+                    if not self._signals:
+                        self.children.append(Child(partial(self._start, place)))
                 while not self._signals:
                     self._tick()
                     self._rest(ours)
+                self._pass_on()  # to a child that was just being started when the signal came
                 return self._finish()
             finally:
                 signal.set_wakeup_fd(before)
@@ -99,13 +112,17 @@ class Supervisor:
     def _tick(self) -> None:
         now = time.monotonic()
         for child in self.children:
-            child.look(now)
+            if not self._signals:
+                child.look(now)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._signals += 1
+        self._last_signal = number
+        self._pass_on()
+
+    def _pass_on(self) -> None:
         for child in self.children:
-            if child.process.poll() is None:
-                child.process.send_signal(number)
+            child.tell(self._last_signal, self._signals)
 
     def _finish(self) -> int:
         return sum(child.process.wait() not in {0, -signal.SIGTERM} for child in self.children)

@@ -83,7 +83,10 @@ class Outbox(Protocol):
         ...
 
     async def claim(self, *, hold: timedelta, limit: int) -> list[Waiting]:
-        """Take due messages, oldest first; no other forwarder takes them for `hold`."""
+        """Take due messages in their order; no other forwarder takes them for `hold`.
+
+        A message waits while an earlier one of its ordering key is not due: one refused, or being published.
+        """
         ...
 
     async def forwarded(self, numbers: Sequence[int]) -> None:

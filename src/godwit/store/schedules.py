@@ -115,8 +115,12 @@ class Schedules(Protocol):
         """
         ...
 
-    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance]) -> int:
+    async def plan(
+        self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance], without: Sequence[str] = ()
+    ) -> int:
         """Advance up to `limit` rules due by `until` that no other scheduler holds, and store their firings.
+
+        Rules of the ids in `without` are passed over.
 
         `decide` is called inside the transaction and must do nothing but compute. Returns how many rules it was asked.
         """

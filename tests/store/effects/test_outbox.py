@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import sqlite3
@@ -14,6 +15,8 @@ import pytest
 
 from godwit.core.errors import InvalidMessage, InvalidSetting, QueueNotFound, SchemaOutdated
 from godwit.core.messages.message import Message
+from godwit.core.names import QueueName
+from godwit.core.queues import QueueSpec
 from godwit.manager import MessageQueueManager
 from tests.store.conformance.harness import StoreHarness
 from tests.store.effects.conftest import Run
@@ -122,6 +125,52 @@ async def test_one_the_broker_does_not_take_stays_and_does_not_hold_up_others(
         (left,) = await rows(harness.url, "SELECT message_id, tries, error FROM outbox")
         assert (left["message_id"], left["tries"]) == ("lost", 1)
         assert str(QueueNotFound("nowhere"))[:20] in left["error"]
+
+
+async def test_a_refused_message_is_overtaken_by_none_of_its_key(
+    mq: MessageQueueManager, harness: StoreHarness
+) -> None:
+    async with mq:
+        await opened(mq)
+        await mq.broker.declare(QueueSpec(name=QueueName("later"), max_size=1))
+        await mq.enqueue(Message(id="full", queue="later"))
+        messages = [Message(id=f"k{number}", queue="later", ordering_key="k") for number in range(3)]
+        other = [Message(id=f"other{number}", queue="orders", ordering_key="k") for number in range(2)]
+        async with transaction(harness) as connection:
+            await mq.outbox(connection).enqueue_many([*messages, *other])
+        assert await mq.store_services.forwarder.tick() == 2
+        assert await ready(mq) == ["other0", "other1"]
+        await mq.broker.purge(QueueName("later"))
+        await mq.broker.declare(QueueSpec(name=QueueName("later")))
+        async with transaction(harness) as connection:
+            await mq.outbox(connection).enqueue(Message(id="k3", queue="later", ordering_key="k"))
+        assert await mq.store_services.forwarder.tick() == 0, "those before it are not due yet"
+        await rows_released(harness)
+        assert await mq.store_services.forwarder.tick() == 4
+        found = []
+        while deliveries := await mq.dequeue("later", limit=100):
+            found += [delivery.message_id for delivery in deliveries]
+            for delivery in deliveries:
+                await mq.acknowledge_message(delivery)
+        assert found == ["k0", "k1", "k2", "k3"]
+
+
+async def test_two_forwarders_do_not_publish_one_key_at_once(mq: MessageQueueManager, harness: StoreHarness) -> None:
+    async with mq:
+        await opened(mq)
+        async with transaction(harness) as connection:
+            await mq.outbox(connection).enqueue_many(
+                [Message(id=f"k{number}", queue="orders", ordering_key="k") for number in range(4)]
+            )
+        assert mq.store is not None
+        outbox = mq.store.outbox
+        hold = timedelta(minutes=1)
+        claims = await asyncio.gather(*(outbox.claim(hold=hold, limit=2) for _ in range(3)))
+        assert sorted(len(one) for one in claims) == [0, 0, 2]
+        (first,) = filter(None, claims)
+        assert [one.envelope.id for one in first] == ["k0", "k1"]
+        await outbox.forwarded([one.number for one in first])
+        assert [one.envelope.id for one in await outbox.claim(hold=hold, limit=9)] == ["k2", "k3"]
 
 
 async def test_published_long_ago_and_not_confirmed_is_looked_up_first(

@@ -19,6 +19,7 @@ from godwit.brokers.redis.client.script_runner import Now
 from godwit.brokers.redis.client.scripts import script
 from godwit.brokers.redis.settle import BATCH, aims, extension
 from godwit.brokers.redis.url import ServerAddress
+from godwit.core.errors import BrokerClosed
 from godwit.core.names import AckId
 
 _TIMEOUT_SECONDS: Final = 5
@@ -37,17 +38,22 @@ class RedisRenewer:
         self._topology = servers.topology
         self._lock = threading.Lock()
         self._links: dict[ServerAddress, ThreadConnection] = {}
+        self._closed = False
 
     def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
         """Let leases end `lease_ms` from now; return the ack ids refused."""
         by_shard, refused = aims(ack_ids)
         with self._lock:
-            for shard, aimed in by_shard.items():
-                for start in range(0, len(aimed), BATCH):
-                    part = aimed[start : start + BATCH]
-                    names, arguments = extension(shard, part, lease_ms)
-                    answer = self._run(names, (self._now(), shard[0], *arguments))
-                    refused += [part[index - 1].place for index in answer]
+            try:
+                for shard, aimed in by_shard.items():
+                    for start in range(0, len(aimed), BATCH):
+                        part = aimed[start : start + BATCH]
+                        names, arguments = extension(shard, part, lease_ms)
+                        answer = self._run(names, (self._now(), shard[0], *arguments))
+                        refused += [part[index - 1].place for index in answer]
+            finally:
+                if self._closed:
+                    self._close_links()
         return [ack_ids[index] for index in sorted(refused)]
 
     def _run(self, names: Sequence[str], arguments: Sequence[Argument]) -> list[int]:
@@ -55,6 +61,8 @@ class RedisRenewer:
         problem: LinkLost | Refused = LinkLost("no server is known to have the key")
         for pause in (0.0, *_PAUSES):
             time.sleep(pause)
+            if self._closed:
+                raise BrokerClosed(self._servers.shown)
             if self._topology.may_be_deposed and self._topology.address_of(names[0]) not in self._links:
                 self._look()
             address = self._topology.address_of(names[0])
@@ -106,11 +114,21 @@ class RedisRenewer:
             self._topology.learn(*newest[1:])
 
     def close(self) -> None:
-        """End the connections."""
-        with self._lock:
-            for link in self._links.values():
-                link.close()
-            self._links.clear()
+        """End the connections; a call under way in another thread, which may wait for seconds, ends by an error."""
+        self._closed = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._close_links()
+            finally:
+                self._lock.release()
+        else:
+            for link in tuple(self._links.values()):
+                link.interrupt()
+
+    def _close_links(self) -> None:
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
 
 
 class ThreadConnection:
@@ -150,6 +168,11 @@ class ThreadConnection:
         except (OSError, hiredis.ProtocolError) as error:
             raise LinkLost(str(error) or "no reply in time") from error
         return reply
+
+    def interrupt(self) -> None:
+        """Let a thread that waits for a reply wait no longer; it closes the connection."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End it."""

@@ -70,6 +70,7 @@ def show_schedule(console: Console, schedule: Schedule, coming: Sequence[datetim
         "queue": schedule.queue,
         "cron": f"{rule.cron} ({rule.timezone})",
         "status": f"{schedule.status}, version {schedule.version}",
+        "problem": schedule.problem or "",
         "from": _at(rule.starts_at),
         "until": _at(rule.ends_at),
         "at most": "" if rule.max_occurrences is None else f"{rule.max_occurrences:,} times",

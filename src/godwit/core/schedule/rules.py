@@ -81,6 +81,8 @@ def checked_rule(rule: Rule, *, now_ms: int, max_future: timedelta) -> Rule:
     if not timedelta(0) <= rule.jitter <= LONGEST_JITTER:
         raise InvalidSchedule("jitter", f"is {rule.jitter}", "Use a duration from 0 to 24 hours.")
     first_ms = first_fire_ms(rule, now_ms=now_ms)
+    if first_ms is None and rule.ends_at is None and rule.starts_at is not None:
+        raise InvalidSchedule("starts_at", "leaves no time at which it would fire", "Let it start earlier.")
     if first_ms is None:
         raise InvalidSchedule("ends_at", "leaves no time at which it would fire", "Let it end later.")
     if first_ms > now_ms + milliseconds(max_future):
@@ -130,7 +132,11 @@ def check_name(what: str, name: str, longest: int = LONGEST_NAME) -> str:
 def next_fire_ms(rule: Rule, after_ms: int) -> int | None:
     """Return the rule's first time later than `after_ms`, or None when it ends before that."""
     starts_ms = after_ms if rule.starts_at is None else max(after_ms, to_ms(rule.starts_at) - 1)
-    found = next_fire(parse_cron(rule.cron), zone(rule.timezone), starts_ms // 1_000)
+    cron, place = parse_cron(rule.cron), zone(rule.timezone)
+    try:
+        found = next_fire(cron, place, starts_ms // 1_000)
+    except (ValueError, OverflowError):  # beyond the year 9999, in which calendars end
+        return None
     if found is None or (rule.ends_at is not None and found * 1_000 >= to_ms(rule.ends_at)):
         return None
     return found * 1_000

@@ -84,6 +84,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     occurrences: int = 0
     skipped: int = 0
     version: int = 1
+    problem: str | None = None
+    """Why it could not be planned at the last look; until that is mended it does not fire."""
 
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,7 +99,7 @@ class OutboxForwarder:
         return from_ms(self._clock.now_ms()) - one.tried_before >= self._window_of(one.envelope.queue)
 
     async def _forward(self, waiting: list[Waiting]) -> list[Waiting]:
-        """Publish together; when that is refused, one by one, so that only the one to blame stays."""
+        """Publish together; when that is refused, one by one, so that only the one to blame stays, and its key."""
         if not waiting:
             return []
         try:
@@ -111,12 +111,18 @@ class OutboxForwarder:
             pass
         else:
             return waiting
-        done = []
+        done, held_back = [], dict[tuple[str, str], GodwitError]()
         for one in waiting:
+            key = (one.envelope.queue, one.envelope.ordering_key or "")
+            if (reason := held_back.get(key)) is not None:
+                await self._postpone([one], reason)
+                continue
             try:
                 await self._publish([one.envelope])
                 done.append(one)
             except GodwitError as error:
+                if key[1]:
+                    held_back[key] = error
                 await self._postpone([one], error)
         return done
 

@@ -4,7 +4,8 @@ An idle batcher publishes at once. While a publish is under way later calls gath
 most `PUBLISH_CHUNK` a call. Where the broker works while its clients do, two publishes are under way, unless a message
 has an ordering key. Every caller gets the outcome of its own message:
 
-* what the broker refuses (a full queue, an unknown one) concerns one message, so the others of the call go again alone;
+* what the broker refuses (a full queue, an unknown one) concerns one message, so the others of the call go again alone,
+  those of one ordering key one after the other;
 * what the broker cannot do (unreachable, closed) concerns all of them;
 * a caller that goes away takes its message with it while that waits, and no other caller's in any case.
 """
@@ -131,7 +132,7 @@ class Batcher:
             accepted = len(error.accepted)
             for envelope, future in batch[:accepted]:
                 _answer(future, Receipt(envelope.id, fresh=True))
-            await asyncio.gather(*(self._alone(*waiting) for waiting in batch[accepted:]))
+            await self._each_alone(batch[accepted:])
         except BrokerError as error:
             for _, future in batch:
                 _refuse(future, error)
@@ -139,10 +140,23 @@ class Batcher:
             if len(batch) == 1:
                 _refuse(batch[0][1], error)
             else:
-                await asyncio.gather(*(self._alone(*waiting) for waiting in batch))
+                await self._each_alone(batch)
         else:
             for (_, future), receipt in zip(batch, receipts, strict=True):
                 _answer(future, receipt)
+
+    async def _each_alone(self, batch: Sequence[Waiting]) -> None:
+        """Publish messages one by one: those of one ordering key in their order, the others side by side."""
+        lines: dict[object, list[Waiting]] = {}
+        for place, waiting in enumerate(batch):
+            envelope = waiting[0]
+            key = place if envelope.ordering_key is None else (envelope.queue, envelope.ordering_key)
+            lines.setdefault(key, []).append(waiting)
+        await asyncio.gather(*(self._one_after_the_other(line) for line in lines.values()))
+
+    async def _one_after_the_other(self, line: Sequence[Waiting]) -> None:
+        for waiting in line:
+            await self._alone(*waiting)
 
     async def _alone(self, envelope: Envelope, future: asyncio.Future[Receipt]) -> None:
         try:

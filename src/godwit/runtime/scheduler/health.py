@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -16,6 +17,8 @@ from godwit.store.schedules import ScheduleBacklog
 from godwit.telemetry.health import Check, HealthCheck
 
 KEPT: Final = timedelta(hours=1)
+NAMED: Final = 3
+"""So many queues whose broker is away are named."""
 TICKS_MISSED: Final = 3
 """A scheduler is missed when it did not tick for so many of its ticks."""
 
@@ -52,12 +55,14 @@ class SchedulerHealth:
         self.last: SchedulerEntry | None = None
         self.last_error: str | None = None
 
-    async def ticked(self, backlog: ScheduleBacklog) -> None:
-        """Tell that a tick went well."""
+    async def ticked(self, backlog: ScheduleBacklog, *, away: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Tell that a tick went well, but for the queues in `away`, whose brokers did not answer."""
         now_ms = self._clock.now_ms()
         lag = 0.0 if backlog.oldest is None else max(0, now_ms - to_ms(backlog.oldest)) / 1_000
-        self.last_error = None
-        self.last = SchedulerEntry(name=self._name, last_tick_ms=now_ms, lag_seconds=lag, backlog=backlog.count)
+        self.last_error = "; ".join(f"{queue}: {why}" for queue, why in list(away.items())[:NAMED]) or None
+        self.last = SchedulerEntry(
+            name=self._name, last_tick_ms=now_ms, lag_seconds=lag, backlog=backlog.count, error=self.last_error
+        )
         if self._metrics is not None:
             self._metrics.scheduler(last_tick_ms=now_ms, lag_seconds=lag, backlog=backlog.count)
         await self._write(msgspec.json.encode(self.last), ttl=KEPT)

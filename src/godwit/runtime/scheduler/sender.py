@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, Final
@@ -12,7 +12,7 @@ import msgspec
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import Clock, from_ms, to_ms
-from godwit.core.errors import BrokerError, GodwitError, NotFoundError, PartialPublish, QueueFull
+from godwit.core.errors import BrokerClosed, BrokerError, GodwitError, NotFoundError, PartialPublish, QueueFull
 from godwit.core.fault_points import fault_point
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope, seal
@@ -51,27 +51,51 @@ class Sender:
     ) -> None:
         self._broker, self._schedules, self._owner = broker, schedules, owner
         self._window_of, self._accepted, self._clock = window_of, accepted, clock
+        self._were_away: frozenset[QueueName] = frozenset()
+        self.away: dict[QueueName, BrokerError] = {}
+        """Queues whose broker did not answer since the tick began: their firings stay in doubt, others go on."""
+
+    def begin_tick(self) -> None:
+        """Try again what was away; in this tick after the other queues, which it must not keep waiting."""
+        self._were_away, self.away = frozenset(self.away), {}
 
     async def send(self, firings: Sequence[Firing]) -> int:
         """Publish firings that this scheduler has just claimed; return how many the broker has now."""
-        sent = 0
-        for queue, several in groupby(sorted(firings, key=_queue), key=_queue):
-            sent += await self._publish(queue, list(several))
-        return sent
+        return await self._by_queue(firings, self._publish)
+
+    async def _by_queue(
+        self, firings: Iterable[Firing], step: Callable[[QueueName, list[Firing]], Awaitable[int]]
+    ) -> int:
+        """Take a step with the firings of each queue; one whose broker is away does not stop the others."""
+        done = 0
+        order = sorted(firings, key=lambda firing: (firing.queue in self._were_away, firing.queue))
+        for queue, several in groupby(order, key=_queue):
+            if queue in self.away:
+                continue
+            try:
+                done += await step(queue, list(several))
+            except BrokerClosed:
+                raise
+            except BrokerError as error:
+                log.warning("firings wait for their queue's broker", queue=queue, error=str(error))
+                self.away[queue] = error
+        return done
 
     async def send_again(self, firings: Sequence[Firing]) -> int:
         """Publish firings that a scheduler claimed and did not confirm; return how many the broker has now."""
         sure = [firing for firing in firings if self._is_recognised(firing)]
         sent = await self.send(sure)
         doubtful = [firing for firing in firings if not self._is_recognised(firing)]
-        for queue, several in groupby(sorted(doubtful, key=_queue), key=_queue):
-            waiting = list(several)
-            known = await self._accepted.known(queue, [firing.message_id for firing in waiting])
-            there = [firing.id for firing in waiting if firing.message_id in known]
-            log.info("firings in doubt", queue=queue, there=len(there), asked=len(waiting))
-            sent += await self._confirm(there)
-            sent += await self.send([firing for firing in waiting if firing.message_id not in known])
-        return sent
+        return sent + await self._by_queue(doubtful, self._publish_unknown)
+
+    async def _publish_unknown(self, queue: QueueName, waiting: list[Firing]) -> int:
+        """Ask which of a queue's firings its broker has accepted, and publish the others."""
+        known = await self._accepted.known(queue, [firing.message_id for firing in waiting])
+        there = [firing.id for firing in waiting if firing.message_id in known]
+        log.info("firings in doubt", queue=queue, there=len(there), asked=len(waiting))
+        sent = await self._confirm(there)
+        left = [firing for firing in waiting if firing.message_id not in known]
+        return sent + (await self._publish(queue, left) if left else 0)
 
     def _is_recognised(self, firing: Firing) -> bool:
         """Say whether the broker would still recognise the message, had it been published at the first claim."""
@@ -103,7 +127,7 @@ class Sender:
         return sent
 
     async def _settle(self, queue: QueueName, ids: list[UUID], problem: Exception) -> None:
-        """Note why the broker did not take firings; an outage leaves them in doubt and ends the tick."""
+        """Note why the broker did not take firings; an outage leaves them in doubt until the next claim."""
         match problem:
             case QueueFull():
                 await self._refuse(ids, str(problem), AGAIN_WHEN_FULL)
@@ -145,11 +169,20 @@ class Sender:
         Without `for_good` only those it had are noted: another scheduler may be about to publish the others.
         """
         had, gone = 0, []
-        for one in sent:
+        for one in sorted(sent, key=lambda one: one.queue in self._were_away):
+            if one.queue in self.away:
+                continue
             try:
                 was_there = await self._broker.cancel(one.queue, one.message_id)
             except NotFoundError:
                 was_there = False
+            except BrokerClosed:
+                raise
+            except BrokerError as error:
+                if not for_good:
+                    raise
+                self.away[one.queue] = error
+                continue
             had += was_there
             if was_there or for_good:
                 gone.append(one.id)

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from godwit.core.clock import Clock, from_ms, milliseconds
+from godwit.core.error_text import error_text
 from godwit.core.errors import GodwitError
 from godwit.core.fault_points import fault_point
 from godwit.core.logs import get_logger
@@ -78,11 +79,14 @@ class Ticker:
         """Send everything that is due within the look-ahead."""
         now_ms = self._clock.now_ms()
         until_ms = now_ms + milliseconds(self._settings.look_ahead)
+        self._sender.begin_tick()
         planned = await self._plan(now_ms, until_ms)
         fault_point("scheduler.planned")
         sent = await self._send(until_ms)
         swept, cancelled = await self._sweep()
-        await self._health.ticked(await self._schedules.backlog(now=from_ms(now_ms)))
+        backlog = await self._schedules.backlog(now=from_ms(now_ms))
+        away = {queue: error_text(error) for queue, error in self._sender.away.items()}
+        await self._health.ticked(backlog, away=away)
         await self._clean(now_ms)
         return Ticked(planned=planned, sent=sent, swept=swept, cancelled=cancelled)
 
@@ -112,11 +116,22 @@ class Ticker:
     async def _plan(self, now_ms: int, until_ms: int) -> int:
         """Turn rules into firings; a rule that fires very often is looked at several times."""
         until, planned = from_ms(until_ms), 0
+        troubled: set[str] = set()
+
+        def decide(schedule: Schedule) -> ScheduleAdvance:
+            try:
+                return self._advance(schedule, now_ms, until_ms)
+            except Exception as error:  # noqa: BLE001 - one rule, whatever is wrong with it, must not stop the others
+                troubled.add(schedule.id)
+                log.warning("schedule not planned", schedule=schedule.id, error=error_text(error))
+                return ScheduleAdvance(schedule=_replace(schedule, problem=error_text(error)))
+
         while True:
+            before = len(troubled)
             count = await self._schedules.plan(
-                until=until, limit=RULES_AT_ONCE, decide=lambda one: self._advance(one, now_ms, until_ms)
+                until=until, limit=RULES_AT_ONCE, decide=decide, without=sorted(troubled)
             )
-            planned += count
+            planned += count - (len(troubled) - before)
             if not count:
                 return planned
 
@@ -131,6 +146,7 @@ class Ticker:
             last_fire_at=last_at,
             occurrences=schedule.occurrences + len(fires),
             skipped=schedule.skipped + found.skipped,
+            problem=None,
         )
         return ScheduleAdvance(schedule=after, firings=tuple(firing_at(schedule, one) for one in fires))
 
@@ -148,7 +164,7 @@ class Ticker:
 
     async def _sweep(self) -> tuple[int, int]:
         """Finish what schedulers left behind that died: firings in doubt, firings being cancelled."""
-        swept = cancelled = 0
+        swept = 0
         await self._schedules.wake(now=from_ms(self._clock.now_ms()), limit=FIRINGS_AT_ONCE)
         while True:
             now = from_ms(self._clock.now_ms())
@@ -158,10 +174,21 @@ class Ticker:
             if not firings:
                 break
             swept += await self._sender.send_again(firings)
-        while left := await self._schedules.cancelling(now=from_ms(self._clock.now_ms()), limit=FIRINGS_AT_ONCE):
-            cancelled += len(left)
-            await self._sender.take_back(left)
-        return swept, cancelled
+        return swept, await self._take_back()
+
+    async def _take_back(self) -> int:
+        """Cancel in the broker what was cancelled in the store; what cannot be now does not hide what can."""
+        cancelled, limit = 0, FIRINGS_AT_ONCE
+        while left := await self._schedules.cancelling(now=from_ms(self._clock.now_ms()), limit=limit):
+            possible = [one for one in left if one.queue not in self._sender.away]
+            if possible:
+                cancelled += len(possible)
+                await self._sender.take_back(possible)
+            elif len(left) < limit:
+                break
+            else:
+                limit *= 2
+        return cancelled
 
     async def _clean(self, now_ms: int) -> None:
         if now_ms - self._cleaned_ms >= milliseconds(self._settings.cleanup_interval):

@@ -21,11 +21,14 @@ class PostgresOutbox:
     async def put(self, connection: Any, envelopes: Sequence[Envelope]) -> None:
         check_transaction(connection)
         ids, queues = [one.id for one in envelopes], [one.queue for one in envelopes]
+        keys, packed = [one.ordering_key for one in envelopes], [packed_envelope(one) for one in envelopes]
         with self._database.translating("writing to the outbox"):
-            await connection.execute(sql("outbox/put"), ids, queues, [packed_envelope(one) for one in envelopes])
+            await connection.execute(sql("outbox/put"), ids, queues, keys, packed)
 
     async def claim(self, *, hold: timedelta, limit: int) -> list[Waiting]:
-        rows = await self._database.fetch("reading the outbox", "outbox/claim", hold, limit)
+        async with self._database.transaction("reading the outbox") as connection:
+            await connection.execute(sql("outbox/turn"))
+            rows = await connection.fetch(sql("outbox/claim"), hold, limit)
         found = [
             Waiting(row["number"], unpacked_envelope(row["envelope"]), row["tries"], row["tried_before"])
             for row in rows

@@ -24,19 +24,20 @@ class SqliteOutbox:
     async def put(self, connection: Any, envelopes: Sequence[Envelope]) -> None:
         await prepare(connection, self._file, "outbox")
         with inside(connection, self._file, "writing to the outbox"):
-            rows = [(one.id, one.queue, packed_envelope(one)) for one in envelopes]
+            rows = [(one.id, one.queue, one.ordering_key, packed_envelope(one)) for one in envelopes]
             connection.executemany(sql("outbox/put"), rows)
 
     async def claim(self, *, hold: timedelta, limit: int) -> list[Waiting]:
         now = self._clock.now_ms()
 
         def write(connection: sqlite3.Connection) -> list[Waiting]:
-            rows = connection.execute(sql("outbox/due"), (now, limit)).fetchall()
+            rows = connection.execute(sql("outbox/due"), {"now": now, "limit": limit}).fetchall()
             claims = [(now + milliseconds(hold), now, row["number"]) for row in rows]
             connection.executemany(sql("outbox/claim"), claims)
             return [_waiting(row) for row in rows]
 
-        if await self._file.read("reading the outbox", lambda c: c.execute(sql("outbox/due"), (now, 1)).fetchone()):
+        first = {"now": now, "limit": 1}
+        if await self._file.read("reading the outbox", lambda c: c.execute(sql("outbox/due"), first).fetchone()):
             return await self._file.write("reading the outbox", write)
         return []  # looking costs no writer's turn
 

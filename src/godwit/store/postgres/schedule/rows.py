@@ -54,6 +54,7 @@ def schedule_of(row: Any) -> Schedule:
         occurrences=row["occurrences"],
         skipped=row["skipped"],
         version=row["version"],
+        problem=row["problem"],
     )
 
 

@@ -11,6 +11,7 @@ import asyncpg
 
 from godwit.core.fault_points import fault_point
 from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, ScheduleStatus
+from godwit.store.bodies import without_nul
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.schedule.campaigns import load
 from godwit.store.postgres.schedule.rows import firing_of, schedule_of, sent_of, values_of
@@ -51,9 +52,11 @@ class PostgresSchedules:
             await connection.execute(sql("schedules/uncount"), schedule.id, voided.count)
         return voided
 
-    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance]) -> int:
+    async def plan(
+        self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance], without: Sequence[str] = ()
+    ) -> int:
         async with self._database.transaction("planning schedules") as connection:
-            rows = await connection.fetch(sql("schedules/due"), until, limit)
+            rows = await connection.fetch(sql("schedules/due"), until, limit, list(without))
             decided = [decide(schedule_of(row)) for row in rows]
             if decided:
                 await self._advance(connection, [one.schedule for one in decided])
@@ -70,6 +73,7 @@ class PostgresSchedules:
             [one.last_fire_at for one in schedules],
             [one.occurrences for one in schedules],
             [one.skipped for one in schedules],
+            [without_nul(one.problem) for one in schedules],
         )
 
     # Firings

@@ -52,9 +52,13 @@ class SqliteSchedules:
 
         return await self._file.write("changing a schedule", step)
 
-    async def plan(self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance]) -> int:
+    async def plan(
+        self, *, until: datetime, limit: int, decide: Callable[[Schedule], ScheduleAdvance], without: Sequence[str] = ()
+    ) -> int:
         def step(connection: sqlite3.Connection) -> int:
-            decided = [decide(schedule_of(row)) for row in _run(connection, "due", to_ms(until), limit)]
+            passed_over = msgspec.json.encode(list(without)).decode()
+            rows = _run(connection, "due", to_ms(until), limit, passed_over)
+            decided = [decide(schedule_of(row)) for row in rows]
             connection.executemany(sql("schedules/advance"), [_advanced(one.schedule) for one in decided])
             _put(connection, [firing for one in decided for firing in one.firings])
             if decided:
@@ -239,5 +243,6 @@ def _advanced(schedule: Schedule) -> tuple[Any, ...]:
         None if schedule.last_fire_at is None else to_ms(schedule.last_fire_at),
         schedule.occurrences,
         schedule.skipped,
+        schedule.problem,
         schedule.id,
     )
