@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from godwit.brokers.contract import Ack, Broker, DeadLetter, Delivery, GiveUp, GroupStats, Nack, QueueStats, Receipt
-from godwit.core.clock import Clock, ManualClock, SystemClock, from_ms, milliseconds
+from godwit.core.clock import SYSTEM_CLOCK, Clock, ManualClock, from_ms, milliseconds
 from godwit.core.errors import BrokerClosed
 from godwit.core.failures.failure import FailureKind, ProcessingError
 from godwit.core.journal.chunks import decode_chunk, rows_of
@@ -126,13 +126,14 @@ class RabbitBackend:
     def __init__(self, place: Path, clock: Clock) -> None:
         from tests.servers.rabbitmq import the_node
 
+        self._clock = clock
         namespace = f"t{secrets.token_hex(4)}."
         self._url = f"{the_node().url}?namespace={namespace}&ledger={place / 'ledger.db'}"
 
     def open(self) -> Broker:
         from godwit.brokers.rabbitmq import RabbitMQBroker
 
-        return RabbitMQBroker(self._url)
+        return RabbitMQBroker(self._url, clock=self._clock)
 
     async def clear(self, broker: Broker) -> None:
         """Remove the queues of the test, so that the node does not fill up."""
@@ -161,10 +162,10 @@ RETURNS_BY_PUBLISH_POSITION: Final = frozenset(BACKENDS) - REAL_TIME
 class Harness:
     """One backend under test."""
 
-    def __init__(self, name: str, place: Path, *, live: bool = False) -> None:
+    def __init__(self, name: str, place: Path, *, live: bool = False, system: Clock = SYSTEM_CLOCK) -> None:
         self.name = name
         self.clock: ManualClock | None = None if live or name in REAL_TIME else ManualClock()
-        self._system = SystemClock()
+        self._system = system
         self._backend = BACKENDS[name](place, self.clock or self._system)
         self._open: list[Broker] = []
         self.broker: Broker

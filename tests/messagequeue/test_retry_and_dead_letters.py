@@ -264,6 +264,17 @@ def test_a_clock_that_went_back_does_not_shorten_the_retention(queue: MessageQue
     assert texts(queue.pull("sub", 10)) == ["before", "after"]
 
 
+def test_after_a_clock_jumped_forward_and_back_a_lease_still_runs_out(queue: MessageQueue, clock: ManualClock) -> None:
+    subscribe(queue, "sub")
+    clock.advance(timedelta(hours=1))
+    queue.publish("test-topic", [message("a")])
+    assert texts(queue.pull("sub", 1)) == ["a"]
+    clock.advance(timedelta(hours=-1))
+    assert queue.pull("sub", 1) == []
+    clock.advance(timedelta(minutes=20))
+    assert texts(queue.pull("sub", 1)) == ["a"]
+
+
 def test_a_dead_letter_past_the_retention_of_its_new_place_is_dropped_there(
     queue: MessageQueue, clock: ManualClock
 ) -> None:

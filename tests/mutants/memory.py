@@ -156,9 +156,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="time goes back with the clock",
-        file="brokers/memory/engine.py",
-        old="shard.at_ms = max(shard.at_ms, self._clock.now_ms())",
-        new="shard.at_ms = self._clock.now_ms()",
+        file="brokers/memory/journal.py",
+        old="self.at_ms, self.lag = advanced(self.at_ms, clock_ms, self.lag)",
+        new="self.at_ms = clock_ms",
         tests=seen_by("port_journal.py::test_at_never_decreases_when_the_clock_jumps_back"),
     ),
     Mutant(

@@ -10,6 +10,7 @@ from godwit.brokers.contract import Delivery
 from godwit.brokers.memory.engine import MemoryEngine
 from godwit.core.clock import Clock
 from godwit.core.errors import InvalidAckId, SubscriptionNotFound, TopicNotFound
+from godwit.core.queue_time import ClockLag, advanced
 from godwit.messagequeue.due_times import DueTimes
 from godwit.messagequeue.subscription import Subscription
 from godwit.messagequeue.types import SubscriptionMetadata, TopicMetadata
@@ -21,10 +22,11 @@ class Instant:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms()
+        self._lag: ClockLag | None = None
 
     def move(self) -> int:
         """Take over the time of the real clock and return it."""
-        self._now_ms = max(self._now_ms, self._clock.now_ms())
+        self._now_ms, self._lag = advanced(self._now_ms, self._clock.now_ms(), self._lag)
         return self._now_ms
 
     def now_ms(self) -> int:

@@ -97,8 +97,9 @@ class MemoryEngine:
         """Note that a pull watched a group until an instant, ready to maintain it."""
         queue = self._queues.get(name)
         found = queue.groups.get(group) if queue is not None else None
-        if found is not None:
-            found.looked_after_ms = max(found.looked_after_ms, min(until_ms, self._clock.now_ms()))
+        if queue is not None and found is not None:
+            lag, until_ms = queue.shard.lag, min(until_ms, self._clock.now_ms())
+            found.looked_after_ms = max(found.looked_after_ms, until_ms if lag is None else lag.time_ms(until_ms))
 
     def take_in(self, name: QueueName, envelopes: Sequence[Envelope], now_ms: int) -> None:
         """Store messages that were accepted before: an earlier process held them."""
@@ -249,12 +250,15 @@ class MemoryEngine:
         return lapsed
 
     def next_due_ms(self, name: QueueName, group_name: GroupName) -> int | None:
-        """Return when something may become ready by itself, or None."""
-        group = self._group(self._queue(name), group_name)
+        """Return when, by the clock, something may become ready by itself, or None."""
+        queue = self._queue(name)
+        group, lag = self._group(queue, group_name), queue.shard.lag
         times = [group.due_hint_ms if group.leased else NEVER]
         times += [heap[0][0] for heap in (group.delayed, group.expiring) if heap]
         earliest = min(times)
-        return None if earliest == NEVER else earliest
+        if earliest == NEVER:
+            return None
+        return earliest if lag is None else lag.reached_ms(earliest)
 
     def ready(self, name: QueueName, group_name: GroupName) -> int:
         """Return how many messages of a group could be pulled now, 0 when it does not exist."""
@@ -379,6 +383,4 @@ class MemoryEngine:
 
     def _tick(self, queue: MemoryQueue) -> int:
         """Return the time for a step on this queue; it never goes back, whatever the clock does."""
-        shard = queue.shard
-        shard.at_ms = max(shard.at_ms, self._clock.now_ms())
-        return shard.at_ms
+        return queue.shard.tick(self._clock.now_ms())

@@ -33,8 +33,8 @@ class MemoryCopy:
 
     __slots__ = (
         "attempt", "crashes", "dead_ms", "deadline_ms", "envelope", "errors", "expires_ms", "failures", "group",
-        "kind", "lane", "lease_ms", "leased_ms", "letter", "place", "ready_ms", "returned", "seq", "token", "twin",
-        "worker",
+        "kind", "lane", "lease_ms", "leased_ms", "letter", "newer", "place", "ready_ms", "returned", "seq", "token",
+        "twin", "worker",
     )  # fmt: skip
 
     token: str
@@ -61,6 +61,8 @@ class MemoryCopy:
         self.returned = False
         self.twin: MemoryCopy | None = None
         """An older copy with the same id, published again after the dedup window."""
+        self.newer: MemoryCopy | None = None
+        """The copy whose twin it is."""
 
     @property
     def ack_id(self) -> AckId:
@@ -181,11 +183,10 @@ class MemoryGroup:
         copy.place = place
         envelope = copy.envelope
         self.bytes -= envelope.size
-        newest = self.by_id[envelope.id]
-        if newest is copy and copy.twin is None:
+        if copy.newer is None and copy.twin is None:
             del self.by_id[envelope.id]
         else:
-            self._unlink(copy, newest)
+            self._unlink(copy)
         if self.keys and not was_blocked:
             self._release(copy, now_ms)
         if self.marked > _MARKED_BEFORE_SWEEP and self.marked > self.ready + self.delayed_count:
@@ -224,16 +225,20 @@ class MemoryGroup:
             del self.keys[key]  # type: ignore[arg-type]
 
     def _remember(self, copy: MemoryCopy) -> None:
-        copy.twin = self.by_id.get(copy.envelope.id)
+        copy.twin = older = self.by_id.get(copy.envelope.id)
+        if older is not None:
+            older.newer = copy
         self.by_id[copy.envelope.id] = copy
 
-    def _unlink(self, copy: MemoryCopy, newest: MemoryCopy) -> None:
-        if newest is not copy:
-            while newest.twin is not copy:
-                newest = newest.twin  # type: ignore[assignment]
-            newest.twin = copy.twin
-        elif copy.twin is not None:
-            self.by_id[copy.envelope.id] = copy.twin
+    def _unlink(self, copy: MemoryCopy) -> None:
+        newer, older = copy.newer, copy.twin
+        if older is not None:
+            older.newer = newer
+        if newer is not None:
+            newer.twin = older
+        elif older is not None:
+            self.by_id[copy.envelope.id] = older
+        copy.newer = copy.twin = None
 
     def due_delays(self, now_ms: int) -> int:
         """Make ready what is due; return how many."""

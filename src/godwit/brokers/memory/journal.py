@@ -12,6 +12,7 @@ from godwit.core.errors import JournalLost
 from godwit.core.journal.chunks import encode_chunk
 from godwit.core.journal.shards import Position
 from godwit.core.journal.vocabulary import Event, Row
+from godwit.core.queue_time import ClockLag, advanced
 from godwit.core.queues import QueueSpec
 
 
@@ -35,6 +36,8 @@ class MemoryShard:
         self.letter_seqs: dict[str, int] = {}
         """How many dead letters removed groups had, by name: their ids are not used again."""
         self.at_ms = 0
+        self.lag: ClockLag | None = None
+        """Where the clock fell behind `at_ms`, when it has."""
         self.size = 0
         self.dropped = 0
         self.chunks: list[StoredChunk] = []
@@ -42,6 +45,11 @@ class MemoryShard:
         """Chunks before this index are dropped; they leave the list when they are half of it."""
         self.positions: dict[str, Position] = {}
         """How far each reader has got."""
+
+    def tick(self, clock_ms: int) -> int:
+        """Return the time of a step; it never goes back, and goes on when the clock went back."""
+        self.at_ms, self.lag = advanced(self.at_ms, clock_ms, self.lag)
+        return self.at_ms
 
     def append(
         self, event: Event, queue: str, group: str | None, worker: str | None, depth: int | None, rows: Sequence[Row]

@@ -101,15 +101,16 @@ class LeaseTable:
                 del self._held[ack_id_of(held.lease)]
         return found
 
-    def next_due_ms(self, place: Place) -> int | None:
-        """Return when the next lease of a place runs out."""
-        with self._lock:
-            return min((held.lease.deadline_ms for held in self._at(place)), default=None)
+    def outlook(self, place: Place, now_ms: int) -> tuple[int | None, int]:
+        """Return when the next lease of a place runs out, and how long its shortest lease is.
 
-    def outlook(self, place: Place) -> tuple[int | None, int]:
-        """Return when the next lease of a place runs out, and how long its shortest lease is."""
+        None ends later than one length from now: it was given out before the clock went back, or by a ledger that is
+        ahead of it.
+        """
         with self._lock:
             leases = [held.lease for held in self._at(place)]
+            for lease in leases:
+                lease.deadline_ms = min(lease.deadline_ms, now_ms + lease.length_ms)
         if not leases:
             return None, 0
         return min(lease.deadline_ms for lease in leases), min(lease.length_ms for lease in leases)

@@ -36,7 +36,7 @@ class RabbitListeners(PlaceListeners):
                 self.wake(place, len(consumer.buffer))
             elif not consumer.consuming:
                 consumer.begin()
-            due_ms = self._lease_table.next_due_ms(place)
+            due_ms, _ = self._lease_table.outlook(place, self._clock.now_ms())
             if due_ms is not None:
                 self._arm(place, due_ms)
 

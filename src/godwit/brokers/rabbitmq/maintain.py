@@ -32,7 +32,7 @@ class LeaseReaper:
         looked_ms = self._looked_ms.get(place, now_ms)
         self._looked_ms[place] = now_ms
         gap_ms = now_ms - looked_ms
-        next_due_ms, shortest_ms = self._lease_table.outlook(place)
+        next_due_ms, shortest_ms = self._lease_table.outlook(place, now_ms)
         if next_due_ms is None or (next_due_ms > now_ms and shortest_ms >= gap_ms):
             return 0
         spec = await self._ledger.step(lambda tx: _spec(tx, place))

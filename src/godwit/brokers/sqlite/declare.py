@@ -101,4 +101,5 @@ def remove(work: SqliteStep, name: QueueName, group_name: GroupName | None) -> N
     work.journal(queue, Event.QUEUE_REMOVED, None, None, [row], depth=0)
     work.execute("DELETE FROM broker_queues WHERE id = ?", (queue.id,))
     work.execute("DELETE FROM broker_ids WHERE queue_id = ?", (queue.id,))
+    work.execute("DELETE FROM broker_repeats WHERE queue_id = ?", (queue.id,))
     work.drop_queue(queue)

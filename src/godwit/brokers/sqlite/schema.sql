@@ -180,3 +180,19 @@ CREATE TABLE broker_shared (
 CREATE INDEX broker_shared_until ON broker_shared (until) WHERE until IS NOT NULL;
 
 CREATE TABLE broker_versions (version INTEGER NOT NULL) STRICT;
+
+-- Queues whose clock fell behind their time (`at`) at the instant `clock`: see core/queue_time. Made when a file is opened, too.
+CREATE TABLE IF NOT EXISTS broker_lags (
+    shard_id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    clock INTEGER NOT NULL
+) STRICT;
+
+-- Older messages of an id that was published again; `broker_ids` leads to the newest. Made when a file is opened, too.
+CREATE TABLE IF NOT EXISTS broker_repeats (
+    queue_id INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    PRIMARY KEY (queue_id, id, seq)
+) STRICT, WITHOUT ROWID;

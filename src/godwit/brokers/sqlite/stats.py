@@ -50,7 +50,10 @@ def _group_stats(spec: QueueSpec, group: GroupRow) -> GroupStats:
 
 
 class Outlook(NamedTuple):
-    """What a waiting pull can expect: how much now, something at a time, and when to say that it still waits."""
+    """What a waiting pull can expect: how much now, something at a time, and when to say that it still waits.
+
+    Both times are by the clock, which a queue's own time may be ahead of.
+    """
 
     ready: int
     due_ms: int | None
@@ -59,15 +62,17 @@ class Outlook(NamedTuple):
 
 def outlook(work: SqliteStep, name: QueueName, group_name: GroupName) -> Outlook:
     """Say whether a pull would find something now, or from when on."""
-    group = work.group(work.queue(name), group_name)
+    queue = work.queue(name)
+    group = work.group(queue, group_name)
     flow = group.spec.flow_control.max_messages
     ready = group.ready if flow is None else min(group.ready, max(0, flow - group.leased))
     renew_ms = None
     if group.leased and group.spec.forgive_outages:
         shortest = "SELECT min(shortest) FROM broker_leases WHERE group_id = ?"
         (length,) = work.execute(shortest, (group.id,)).fetchone()
-        renew_ms = group.looked_at + max(1, length // 2)
-    return Outlook(ready, next_due(work, group), renew_ms)
+        renew_ms = work.reached_ms(queue, group.looked_at + max(1, length // 2))
+    due_ms = next_due(work, group)
+    return Outlook(ready, None if due_ms is None else work.reached_ms(queue, due_ms), renew_ms)
 
 
 def snapshot(work: SqliteStep, name: QueueName) -> Snapshot:

@@ -111,3 +111,10 @@ CREATE TABLE IF NOT EXISTS counters (
   name TEXT PRIMARY KEY,
   value INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- Queues whose clock fell behind their time (`at_ms`) at the instant `clock_ms`: see core/queue_time.
+CREATE TABLE IF NOT EXISTS lags (
+  queue TEXT PRIMARY KEY,
+  at_ms INTEGER NOT NULL,
+  clock_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -14,6 +14,7 @@ from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal.chunks import encode_chunk
 from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.names import GroupName, QueueName, is_name
+from godwit.core.queue_time import ClockLag, behind
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 
 WAITING: Final = 0
@@ -117,9 +118,20 @@ class LedgerTransaction:
         return book
 
     def _keep(self, book: QueueBook) -> None:
-        book.at_ms = max(book.at_ms, self._now_ms)
+        if self._now_ms >= book.at_ms:
+            book.at_ms = self._now_ms
+        else:
+            self._go_on(book)
         self._queues[book.name] = book
         self._written[book.name] = (self._numbers(book), {group.name: group.counters for group in book.groups.values()})
+
+    def _go_on(self, book: QueueBook) -> None:
+        """Let the time of a queue go on whose clock went back."""
+        row = self.sql("SELECT at_ms, clock_ms FROM lags WHERE queue = ?", (book.name,)).fetchone()
+        lag = ClockLag(*row) if row is not None else None
+        book.at_ms, counts = behind(book.at_ms, self._now_ms, lag)
+        if counts != lag:
+            self.sql("INSERT OR REPLACE INTO lags VALUES (?, ?, ?)", (book.name, *counts))
 
     @staticmethod
     def _numbers(book: QueueBook) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 -- Included first by every script that changes a queue: its time, its counters and its journal.
 -- KEYS[1] meta, KEYS[2] journal; ARGV[1] the time in ms (empty in production: the server's own), ARGV[2] the queue.
 -- `fields` are further fields of meta to read; the script has to name them before, and finds them in `kept` from 4 on.
--- `now` never goes back within a queue. `write` journals rows, `drop` deletes at the end, `save` keeps the counters;
+-- `now` never goes back within a queue, and goes on while the clock is behind it. `write` journals rows, `drop` deletes at the end, `save` keeps the counters;
 -- call it last. What a script has saved is not taken back any more (see _whole.lua).
 local pack, unpack_limit, format = cmsgpack.pack, cmsgpack.unpack_limit, string.format
 local meta, journal, queue = KEYS[1], KEYS[2], ARGV[2]
@@ -20,12 +20,20 @@ if kept[3] then
   _, seq, now, pseq, turn, journal_bytes, published, generation, began, until0, until1, until_later
     = unpack_limit(kept[3], 11, 0)
 end
-if ARGV[1] == '' then
+local clock = tonumber(ARGV[1])
+if not clock then
   local time = redis.call('TIME')
-  local clock = time[1] * 1000 + math.floor(time[2] / 1000)
-  if clock > now then now = clock end
-elseif tonumber(ARGV[1]) > now then
-  now = tonumber(ARGV[1])
+  clock = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+if clock >= now then
+  now = clock
+else -- the clock went back: see core/queue_time.py
+  local lag, went = redis.call('HGET', meta, 'lag'), -1
+  if lag then
+    local _, at, since = unpack_limit(lag, 2, 0)
+    went = at + math.floor((clock - since) / 2)
+  end
+  if went >= now then now = went else redis.pcall('HSET', meta, 'lag', pack(now, clock)) end
 end
 
 -- What a group holds: messages and bytes, leased bytes, whether flow control is on, per lane the latest expiry of

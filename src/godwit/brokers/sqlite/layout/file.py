@@ -25,6 +25,8 @@ from godwit.sqlite_writer.write_ahead_log import CheckpointRules
 from godwit.sqlite_writer.writer_thread import FileOwner
 
 SCHEMA_VERSION: Final = 1
+ADDED_TABLES: Final = ("broker_lags", "broker_repeats")
+"""Tables that files of version 1 may lack; older programs go on without them."""
 CHECKPOINT_SECONDS: Final = 1.0
 WAL_BYTES: Final = 64 << 20
 
@@ -107,15 +109,19 @@ def _schema_version(connection: sqlite3.Connection) -> int:
 
 
 def _create_schema(connection: sqlite3.Connection) -> None:
-    if _schema_version(connection):
+    new = not _schema_version(connection)
+    added = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?)", ADDED_TABLES).fetchone()[0]
+    if not new and added == len(ADDED_TABLES):
         return
     script = files("godwit.brokers.sqlite").joinpath("schema.sql").read_text("utf-8")
     connection.execute("BEGIN IMMEDIATE")
     try:
         for statement in script.split(";\n"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO broker_schema VALUES (?)", (SCHEMA_VERSION,))
-        connection.execute("INSERT INTO broker_versions VALUES (0)")
+            if new or "IF NOT EXISTS" in statement:
+                connection.execute(statement)
+        if new:
+            connection.execute("INSERT INTO broker_schema VALUES (?)", (SCHEMA_VERSION,))
+            connection.execute("INSERT INTO broker_versions VALUES (0)")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

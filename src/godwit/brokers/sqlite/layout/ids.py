@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -23,7 +23,15 @@ SELECT_NEXT: Final = (
     "SELECT queue_id, id, until, run, seq, older FROM broker_ids WHERE (queue_id, id) > (?, ?) "
     "ORDER BY queue_id, id LIMIT ?"
 )
+INSERT_REPEAT: Final = "INSERT OR IGNORE INTO broker_repeats VALUES (?, ?, ?, ?)"
+SELECT_REPEATS: Final = "SELECT run, seq FROM broker_repeats WHERE queue_id = ? AND id = ?"
+NEXT_REPEATS: Final = (
+    "SELECT queue_id, id, seq, run FROM broker_repeats WHERE (queue_id, id, seq) > (?, ?, ?) "
+    "ORDER BY queue_id, id, seq LIMIT ?"
+)
+DELETE_REPEAT: Final = "DELETE FROM broker_repeats WHERE queue_id = ? AND id = ? AND seq = ?"
 LEAST_SWEPT: Final = 500
+REPEATS_SWEPT: Final = 2_000
 SWEEPS_A_CYCLE: Final = 300
 """The table is swept once in so many steps, however large it is: in five minutes at one a second."""
 
@@ -31,7 +39,6 @@ Stored = Sequence[tuple[Message, Run]]
 Place = tuple[int, int]
 """Run and publish_seq of a message."""
 
-_encode = msgspec.msgpack.Encoder().encode
 _encode_names = msgspec.json.Encoder().encode
 _decode_places = msgspec.msgpack.Decoder(list[Place]).decode
 
@@ -92,20 +99,27 @@ def point_to(
 ) -> None:
     """Let an id lead to a new message first; runs that are `coming` live though they are not written yet."""
     row = work.execute(SELECT_ID, (queue.id, id)).fetchone()
-    older: list[Place] = []
+    older: bytes | None = None
     if row is not None:
-        until = max(until, row[0])
-        older = [found for found in _places(row) if found[0] in coming or work.runs.alive(found[0])]
-    work.execute(UPSERT_ID, (queue.id, id, until, *place, _encode(older) if older else None))
+        until, run, seq, older = max(until, row[0]), *row[1:]
+        # A row each: a list of them would be read and written again with every message of this id.
+        if run in coming or work.runs.alive(run):
+            work.execute(INSERT_REPEAT, (queue.id, id, seq, run))
+    work.execute(UPSERT_ID, (queue.id, id, until, *place, older))
 
 
 def places_of(work: SqliteStep, queue: QueueRow, id: str) -> list[Place]:
     """Return where the messages with this id are or were, newest first."""
     row = work.execute(SELECT_ID, (queue.id, id)).fetchone()
-    return _places(row) if row is not None else []
+    if row is None:
+        return []
+    repeats: list[Place] = work.execute(f"{SELECT_REPEATS} ORDER BY seq DESC", (queue.id, id)).fetchall()
+    newest, *older = _places(row)
+    return [newest, *repeats, *older]
 
 
 def _places(row: tuple[int, int, int, bytes | None]) -> list[Place]:
+    """Return where the newest message of an id is, and those that an earlier version kept in a list."""
     return [(row[1], row[2]), *(_decode_places(row[3]) if row[3] is not None else ())]
 
 
@@ -117,11 +131,13 @@ class Sweep:
 
     def __init__(self) -> None:
         self._place: tuple[int, str] = (0, "")
+        self._repeat: tuple[int, str, int] = (0, "", 0)
         self._seen = self._last_cycle = 0
         self._steps_left, self._is_done = SWEEPS_A_CYCLE, False
 
     def step(self, work: SqliteStep, now_ms: int) -> int:
         """Look at the next ids; return how many were deleted. A small table is soon swept and then left alone."""
+        self._forget_repeats(work)
         self._steps_left -= 1
         if self._is_done:
             if self._steps_left > 0:
@@ -129,9 +145,7 @@ class Sweep:
             self._is_done, self._steps_left = False, SWEEPS_A_CYCLE
         limit = max(LEAST_SWEPT, self._last_cycle // SWEEPS_A_CYCLE, self._seen // SWEEPS_A_CYCLE)
         rows = work.execute(SELECT_NEXT, (*self._place, limit)).fetchall()
-        gone = [
-            row[:2] for row in rows if row[2] <= now_ms and not any(work.runs.alive(p[0]) for p in _places(row[2:]))
-        ]
+        gone = [row[:2] for row in rows if row[2] <= now_ms and not _leads_anywhere(work, row)]
         work.executemany("DELETE FROM broker_ids WHERE queue_id = ? AND id = ?", gone)
         self._seen += len(rows) - len(gone)
         if len(rows) == limit:
@@ -140,3 +154,15 @@ class Sweep:
             self._place, self._last_cycle, self._seen = (0, ""), self._seen, 0
             self._is_done = True
         return len(gone)
+
+    def _forget_repeats(self, work: SqliteStep) -> None:
+        rows = work.execute(NEXT_REPEATS, (*self._repeat, REPEATS_SWEPT)).fetchall()
+        work.executemany(DELETE_REPEAT, [row[:3] for row in rows if not work.runs.alive(row[3])])
+        self._repeat = rows[-1][:3] if len(rows) == REPEATS_SWEPT else (0, "", 0)
+
+
+def _leads_anywhere(work: SqliteStep, row: tuple[Any, ...]) -> bool:
+    """Say whether a message with this id still lives."""
+    if any(work.runs.alive(place[0]) for place in _places(row[2:])):
+        return True
+    return work.execute(f"{SELECT_REPEATS} LIMIT 1", row[:2]).fetchone() is not None

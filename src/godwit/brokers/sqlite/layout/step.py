@@ -25,6 +25,7 @@ from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal.chunks import encode_chunk
 from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.names import GroupName, is_name
+from godwit.core.queue_time import ClockLag, behind
 
 _encode = msgspec.msgpack.Encoder().encode
 SHARD_BITS = TURN_BITS + PART_BITS
@@ -137,9 +138,27 @@ class SqliteStep:
     def now(self, queue: QueueRow) -> int:
         """Return the time of this step on this queue; it never goes back, whatever the clock does."""
         # The floor remembers steps that wrote nothing, of this process.
-        queue.at = max(queue.at, self.clock.now_ms(), self._floors.get(queue.shard_id, 0))
+        queue.at = max(queue.at, self._floors.get(queue.shard_id, 0))
+        clock_ms = self.clock.now_ms()
+        if clock_ms >= queue.at:
+            queue.at = clock_ms
+        else:
+            lag = self.lag(queue)
+            queue.at, counts = behind(queue.at, clock_ms, lag)
+            if counts != lag:
+                self.execute("INSERT OR REPLACE INTO broker_lags VALUES (?, ?, ?)", (queue.shard_id, *counts))
         self._floors[queue.shard_id] = queue.at
         return queue.at
+
+    def lag(self, queue: QueueRow) -> ClockLag | None:
+        """Return where the clock fell behind a queue's time, when it ever did."""
+        row = self.execute("SELECT at, clock FROM broker_lags WHERE shard_id = ?", (queue.shard_id,)).fetchone()
+        return ClockLag(*row) if row is not None else None
+
+    def reached_ms(self, queue: QueueRow, due_ms: int) -> int:
+        """Return when, by the clock, a queue's time comes to `due_ms`."""
+        lag = self.lag(queue) if self.clock.now_ms() < queue.at else None
+        return due_ms if lag is None else lag.reached_ms(due_ms)
 
     # The journal
 
