@@ -101,7 +101,8 @@ def point_to(
     row = work.execute(SELECT_ID, (queue.id, id)).fetchone()
     older: bytes | None = None
     if row is not None:
-        until, run, seq, older = max(until, row[0]), *row[1:]
+        known_until, run, seq, older = row
+        until = max(until, known_until)
         # A row each: a list of them would be read and written again with every message of this id.
         if run in coming or work.runs.alive(run):
             work.execute(INSERT_REPEAT, (queue.id, id, seq, run))
