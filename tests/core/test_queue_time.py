@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.core.queue_time import ClockLag, advanced, behind
+from godwit.core.journal.queue_time import ClockLag, advanced, behind
 
 HOUR_MS = 3_600_000
 

@@ -51,14 +51,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="core: the time of a queue that is ahead of the clock stands still",
-        file="core/queue_time.py",
+        file="core/journal/queue_time.py",
         old="    if lag is not None and (time_ms := lag.time_ms(clock_ms)) >= at_ms:\n",
         new="    if lag is not None and (time_ms := lag.time_ms(clock_ms)) > at_ms + 86_400_000:\n",
         tests=("tests/core/test_queue_time.py", f"{HALF}[memory]", f"{HALF}[sqlite]"),
     ),
     Mutant(
         name="core: a lag of an earlier jump counts for ever",
-        file="core/queue_time.py",
+        file="core/journal/queue_time.py",
         old="    return at_ms, ClockLag(at_ms, clock_ms)\n",
         new="    return at_ms, lag or ClockLag(at_ms, clock_ms)\n",
         tests=("tests/core/test_queue_time.py",),

@@ -18,7 +18,6 @@ Modules:
     durations       durations as text, the same everywhere
     rate            rates such as `14/s`, and the arithmetic by which many processes share one
     clock           time as a collaborator; the only reader of the wall clock
-    queue_time      the time of a queue, which goes on when the clock went back
     background      the supervisor of background tasks: logs, counts and starts again what ended by an error
     periodic        steps that are taken again and again, whatever happens to one turn of them
     tick_phase      one moment in every second for the periodic work of a process

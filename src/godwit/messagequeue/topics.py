@@ -10,7 +10,7 @@ from godwit.brokers.contract import Delivery
 from godwit.brokers.memory.engine import MemoryEngine
 from godwit.core.clock import Clock
 from godwit.core.errors import InvalidAckId, SubscriptionNotFound, TopicNotFound
-from godwit.core.queue_time import ClockLag, advanced
+from godwit.core.journal.queue_time import ClockLag, advanced
 from godwit.messagequeue.due_times import DueTimes
 from godwit.messagequeue.subscription import Subscription
 from godwit.messagequeue.types import SubscriptionMetadata, TopicMetadata

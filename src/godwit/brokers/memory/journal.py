@@ -10,9 +10,9 @@ from typing import NamedTuple
 from godwit.brokers.contract import ShardEnds
 from godwit.core.errors import JournalLost
 from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.queue_time import ClockLag, advanced
 from godwit.core.journal.shards import Position
 from godwit.core.journal.vocabulary import Event, Row
-from godwit.core.queue_time import ClockLag, advanced
 from godwit.core.queues import QueueSpec
 
 

@@ -181,7 +181,7 @@ CREATE INDEX broker_shared_until ON broker_shared (until) WHERE until IS NOT NUL
 
 CREATE TABLE broker_versions (version INTEGER NOT NULL) STRICT;
 
--- Queues whose clock fell behind their time (`at`) at the instant `clock`: see core/queue_time. Made when a file is opened, too.
+-- Queues whose clock fell behind their time (`at`) at the instant `clock`: see core/journal/queue_time. Made when a file is opened, too.
 CREATE TABLE IF NOT EXISTS broker_lags (
     shard_id INTEGER PRIMARY KEY,
     at INTEGER NOT NULL,

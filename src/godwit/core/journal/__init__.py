@@ -5,6 +5,7 @@ Modules, from a row to the state tables:
     vocabulary          events and the fields of their rows
     chunks              rows packed into chunks: the header, encoding and decoding
     shards              shards, positions in them, and the numbers of their messages
+    queue_time          the time of a queue and its journal, which goes on when the clock went back
     limits              what a row may hold, checked before it is recorded
     external_journal    the port of a store that keeps the journal of a broker that cannot
     lifecycle           the states of a message in a group and the moves between them

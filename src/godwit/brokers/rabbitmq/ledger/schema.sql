@@ -112,7 +112,7 @@ CREATE TABLE IF NOT EXISTS counters (
   value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Queues whose clock fell behind their time (`at_ms`) at the instant `clock_ms`: see core/queue_time.
+-- Queues whose clock fell behind their time (`at_ms`) at the instant `clock_ms`: see core/journal/queue_time.
 CREATE TABLE IF NOT EXISTS lags (
   queue TEXT PRIMARY KEY,
   at_ms INTEGER NOT NULL,

@@ -12,9 +12,9 @@ import msgspec
 
 from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.queue_time import ClockLag, behind
 from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.names import GroupName, QueueName, is_name
-from godwit.core.queue_time import ClockLag, behind
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 
 WAITING: Final = 0

@@ -11,7 +11,7 @@ if not clock then
 end
 if clock >= now then
   now = clock
-else -- the clock went back: see core/queue_time.py
+else -- the clock went back: see core/journal/queue_time.py
   local lag, went = call('HGET', meta, 'lag'), -1
   if lag then
     local _, at, since = unpack_limit(lag, 2, 0)

@@ -23,9 +23,9 @@ from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.core.clock import Clock
 from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.queue_time import ClockLag, behind
 from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.names import GroupName, is_name
-from godwit.core.queue_time import ClockLag, behind
 
 _encode = msgspec.msgpack.Encoder().encode
 SHARD_BITS = TURN_BITS + PART_BITS
