@@ -6,9 +6,14 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from godwit.core.errors import BrokerClosed
+from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
+from godwit.runtime.effects.outbox import OutboxWriter
+from godwit.runtime.effects.sync_effects import SyncOnce, SyncOutbox, refuse_asynchronous, run_here
+from godwit.store.contract import Store
 
 T = TypeVar("T")
 
@@ -16,12 +21,22 @@ T = TypeVar("T")
 class Manager(Protocol):
     """What is bridged: it opens and closes, and its methods are found by name."""
 
+    store: Store | None
+
     async def __aenter__(self) -> object:
         """Open it."""
         ...
 
     async def __aexit__(self, *exc: object) -> None:
         """Close it."""
+        ...
+
+    def outbox(self, connection: Any) -> OutboxWriter:
+        """Return an outbox in the application's own transaction."""
+        ...
+
+    def once(self, key: str, *, ttl: timedelta, hold: timedelta, connection: Any) -> Once:
+        """Return an effect that happens once."""
         ...
 
 
@@ -38,6 +53,7 @@ class SyncBridge:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._store_opened = False
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return the synchronous form of one of the manager's methods."""
@@ -49,6 +65,27 @@ class SyncBridge:
             return self.run(method(*arguments, **options))
 
         return call
+
+    def outbox(self, connection: Any) -> SyncOutbox:
+        """Return an outbox: what it enqueues leaves when the transaction of `connection` commits, else never."""
+        self._open_store_for(connection)
+        return SyncOutbox(self._manager.outbox(connection))
+
+    def once(
+        self, key: str, *, ttl: timedelta = DEFAULT_TTL, hold: timedelta = DEFAULT_HOLD, connection: Any = None
+    ) -> SyncOnce:
+        """Let an effect happen once: `with mq.sync.once(key) as first: if first: ...`; see the manager's `once`."""
+        if connection is not None:
+            self._open_store_for(connection)
+        once = self._manager.once(key, ttl=ttl, hold=hold, connection=connection)
+        return SyncOnce(once, self.run if connection is None else run_here)
+
+    def _open_store_for(self, connection: Any) -> None:
+        """See that the store can be written to in a transaction of the caller."""
+        refuse_asynchronous(connection)
+        if self._manager.store is not None and not self._store_opened:
+            self.run(self._manager.store.ping())
+            self._store_opened = True
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the bridge's loop and return its result."""

@@ -13,4 +13,5 @@ Modules:
     journal_tail   what the journal tells of a message beyond what is recorded
     schedules      the port of schedules: rules that recur, firings that are due, campaigns
     plans          the port of plans: a campaign made exactly what the newest plan says
+    driver_connections   the driver's connection below what an application holds
 """

@@ -8,6 +8,7 @@ Modules:
     journal          a journal for brokers that cannot keep one; no slow writer is ever skipped
     messages         where each message stands, and how long finished ones are kept
     record           batches of the journal by COPY, with the position, in one transaction
+    application      working inside an application's own PostgreSQL transaction
     ledger           the ledger of effects, by the server's clock
     outbox           the outbox, written by applications in their own transactions
     migrate          applies migrations one by one under an advisory lock

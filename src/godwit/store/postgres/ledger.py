@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import asyncpg
-
-from godwit.core.errors import InvalidSetting
 from godwit.store.bodies import json_text
 from godwit.store.effects import EffectClaim, EffectOutcome
+from godwit.store.postgres.application import transaction_of
 from godwit.store.postgres.database import PostgresDatabase, sql
 
 
@@ -39,11 +37,11 @@ class PostgresLedger:
         await self._database.fetch("releasing a key", "ledger/release", key, holder)
 
     async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> EffectClaim:
-        check_transaction(connection)
         with self._database.translating("finishing a key"):
-            if await connection.fetchrow(sql("ledger/finish_at_once"), key, holder, ttl) is not None:
+            transaction = await transaction_of(connection)
+            if await transaction.fetchrow(sql("ledger/finish_at_once"), key, holder, ttl) is not None:
                 return EffectClaim(outcome=EffectOutcome.WON)
-            return await _look(connection, key) or EffectClaim(outcome=EffectOutcome.HELD)
+            return await _look(transaction, key) or EffectClaim(outcome=EffectOutcome.HELD)
 
     async def sweep(self, *, limit: int = 10_000) -> int:
         return len(await self._database.fetch("sweeping the ledger", "ledger/sweep", limit))
@@ -57,11 +55,3 @@ async def _look(connection: Any, key: str) -> EffectClaim | None:
     if row["status"] == "done":
         return EffectClaim(outcome=EffectOutcome.DONE, result=None if row["result"] is None else row["result"].encode())
     return EffectClaim(outcome=EffectOutcome.HELD, held_for=row["held_for"])
-
-
-def check_transaction(connection: Any) -> None:
-    """Refuse what is no asyncpg connection inside a transaction: nothing would hold both together."""
-    known = isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy)
-    if not known or not connection.is_in_transaction():
-        allowed = "an asyncpg connection to the store's database, inside a transaction"
-        raise InvalidSetting("connection", type(connection).__name__, allowed)

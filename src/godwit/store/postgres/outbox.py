@@ -8,8 +8,8 @@ from typing import Any
 
 from godwit.core.messages.envelope import Envelope
 from godwit.store.effects import OutboxBacklog, Waiting, packed_envelope, unpacked_envelope
+from godwit.store.postgres.application import transaction_of
 from godwit.store.postgres.database import PostgresDatabase, sql
-from godwit.store.postgres.ledger import check_transaction
 
 
 class PostgresOutbox:
@@ -19,11 +19,11 @@ class PostgresOutbox:
         self._database = database
 
     async def put(self, connection: Any, envelopes: Sequence[Envelope]) -> None:
-        check_transaction(connection)
         ids, queues = [one.id for one in envelopes], [one.queue for one in envelopes]
         keys, packed = [one.ordering_key for one in envelopes], [packed_envelope(one) for one in envelopes]
         with self._database.translating("writing to the outbox"):
-            await connection.execute(sql("outbox/put"), ids, queues, keys, packed)
+            transaction = await transaction_of(connection)
+            await transaction.execute(sql("outbox/put"), ids, queues, keys, packed)
 
     async def claim(self, *, hold: timedelta, limit: int) -> list[Waiting]:
         async with self._database.transaction("reading the outbox") as connection:

@@ -8,7 +8,7 @@ from typing import Any
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, milliseconds
 from godwit.store.effects import EffectClaim, EffectOutcome
-from godwit.store.sqlite.application import inside, prepare
+from godwit.store.sqlite.application import inside
 from godwit.store.sqlite.file import SqliteFile, sql
 
 
@@ -67,11 +67,13 @@ class SqliteLedger:
         await self._file.write("releasing a key", lambda connection: connection.execute(sql("ledger/release"), facts))
 
     async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> EffectClaim:
-        await prepare(connection, self._file, "idempotency_ledger")
-        with inside(connection, self._file, "finishing a key"):
+        async with inside(connection, self._file, "idempotency_ledger", "finishing a key") as transaction:
             now = self._clock.now_ms()
             facts = {"key": key, "holder": holder, "now": now, "expires_at": now + milliseconds(ttl)}
-            return _claimed(connection, "ledger/finish_at_once", facts)
+            if await transaction.execute(sql("ledger/finish_at_once"), facts) == 1:
+                return EffectClaim(outcome=EffectOutcome.WON)
+            (row,) = await transaction.fetchall(sql("ledger/look"), {"key": key, "now": now})
+            return _found(row, now)
 
     async def sweep(self, *, limit: int = 10_000) -> int:
         facts = {"now": self._clock.now_ms(), "limit": limit}
@@ -84,7 +86,12 @@ def _claimed(connection: sqlite3.Connection, name: str, facts: dict[str, Any]) -
     if connection.execute(sql(name), facts).rowcount == 1:
         return EffectClaim(outcome=EffectOutcome.WON)
     row = connection.execute(sql("ledger/look"), {"key": facts["key"], "now": facts["now"]}).fetchone()
+    return _found(row, facts["now"])
+
+
+def _found(row: Any, now: int) -> EffectClaim:
+    """Return what the ledger says about a key that could not be claimed."""
     status, _, result, claimed_until = row
     if status == "done":
         return EffectClaim(outcome=EffectOutcome.DONE, result=None if result is None else result.encode())
-    return EffectClaim(outcome=EffectOutcome.HELD, held_for=timedelta(milliseconds=claimed_until - facts["now"]))
+    return EffectClaim(outcome=EffectOutcome.HELD, held_for=timedelta(milliseconds=claimed_until - now))

@@ -10,7 +10,7 @@ from typing import Any
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.messages.envelope import Envelope
 from godwit.store.effects import OutboxBacklog, Waiting, packed_envelope, unpacked_envelope
-from godwit.store.sqlite.application import inside, prepare
+from godwit.store.sqlite.application import inside
 from godwit.store.sqlite.file import SqliteFile, sql
 
 
@@ -22,10 +22,9 @@ class SqliteOutbox:
         self._clock = clock
 
     async def put(self, connection: Any, envelopes: Sequence[Envelope]) -> None:
-        await prepare(connection, self._file, "outbox")
-        with inside(connection, self._file, "writing to the outbox"):
+        async with inside(connection, self._file, "outbox", "writing to the outbox") as transaction:
             rows = [(one.id, one.queue, one.ordering_key, packed_envelope(one)) for one in envelopes]
-            connection.executemany(sql("outbox/put"), rows)
+            await transaction.executemany(sql("outbox/put"), rows)
 
     async def claim(self, *, hold: timedelta, limit: int) -> list[Waiting]:
         now = self._clock.now_ms()
