@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 
 from godwit.brokers.channel_counts import channels_of
@@ -21,7 +20,7 @@ from godwit.telemetry.checks import consumers
 from godwit.telemetry.http import TelemetryServer
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.monitor import QueueMonitor
-from godwit.telemetry.sinks import Sink, WebhookSink, log_sink
+from godwit.telemetry.sinks import sinks_of
 
 
 class Monitoring:
@@ -93,16 +92,13 @@ class Monitoring:
 
     def _monitor(self, version: str) -> QueueMonitor:
         monitoring = self._settings.monitoring
-        sinks: Sequence[Sink] = (log_sink,)
-        if monitoring.alert_webhook is not None:
-            sinks = (log_sink, WebhookSink(monitoring.alert_webhook))
         monitor = QueueMonitor(
             _BrokerSide(self._broker, self._metrics),
             self._metrics,
             broker=self._settings.broker_url.partition(":")[0],
             version=self._settings.app_version or version,
             settings=monitoring,
-            sinks=sinks,
+            sinks=sinks_of(monitoring),
             clock=self._clock,
         )
         monitor.register_check("consumers", consumers(self._instance_states))

@@ -15,6 +15,7 @@ import msgspec
 
 from godwit.core.errors import GodwitError, InvalidSetting
 from godwit.core.logs import get_logger
+from godwit.core.settings import MonitoringSettings
 from godwit.telemetry.alerts import Alert
 from godwit.telemetry.health import described
 
@@ -167,3 +168,11 @@ def _header(item: tuple[str, str]) -> str:
     if _HEADER_NAME.fullmatch(name) is None or not (value.isascii() and value.isprintable()):
         raise InvalidSetting("webhook header", name, "a token as name and printable ASCII as value")
     return f"{name}: {value}"
+
+
+def sinks_of(settings: MonitoringSettings) -> tuple[Sink, ...]:
+    """Return the sinks that a configuration names; the log is always one."""
+    sinks: list[Sink] = [log_sink]
+    if settings.alert_webhook is not None:
+        sinks.append(WebhookSink(settings.alert_webhook))
+    return tuple(sinks)
