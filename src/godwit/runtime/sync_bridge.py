@@ -9,11 +9,13 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
-from godwit.core.errors import BrokerClosed
+from godwit.core.errors import BrokerClosed, InvalidSetting
+from godwit.core.settings import Settings
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.effects.outbox import OutboxWriter
 from godwit.runtime.effects.sync_effects import SyncOnce, SyncOutbox, refuse_asynchronous, run_here
 from godwit.store.contract import Store
+from godwit.store.driver_connections import is_in_transaction
 
 T = TypeVar("T")
 
@@ -21,6 +23,7 @@ T = TypeVar("T")
 class Manager(Protocol):
     """What is bridged: it opens and closes, and its methods are found by name."""
 
+    settings: Settings
     store: Store | None
 
     async def __aenter__(self) -> object:
@@ -80,12 +83,24 @@ class SyncBridge:
         once = self._manager.once(key, ttl=ttl, hold=hold, connection=connection)
         return SyncOnce(once, self.run if connection is None else run_here)
 
-    def _open_store_for(self, connection: Any) -> None:
-        """See that the store can be written to in a transaction of the caller."""
-        refuse_asynchronous(connection)
+    def open(self) -> None:
+        """Open the manager and its store now, instead of at the first call."""
+        self._opened()
         if self._manager.store is not None and not self._store_opened:
             self.run(self._manager.store.ping())
             self._store_opened = True
+
+    def _open_store_for(self, connection: Any) -> None:
+        """See that the store can be written to in a transaction of the caller.
+
+        Opening writes to the file of a SQLite broker or store: in a transaction on that file it would wait for itself.
+        """
+        refuse_asynchronous(connection)
+        urls = (self._manager.settings.broker_url, self._manager.settings.store_url or "")
+        if not self._store_opened and is_in_transaction(connection) and any(url.startswith("sqlite:") for url in urls):
+            allowed = "before the first transaction: call mq.sync.open() when the program starts"
+            raise InvalidSetting("the manager's opening", "inside a transaction", allowed)
+        self.open()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the bridge's loop and return its result."""

@@ -32,10 +32,22 @@ async def driver_connection(connection: Any) -> Any:
     if is_of(connection, "sqlalchemy.engine", "Connection"):
         connection.exec_driver_sql(_IN_USE)
         return connection.connection.driver_connection
-    if is_of(connection, "django.utils.connection", "ConnectionProxy") or is_of(
-        connection, "django.db.backends.base.base", "BaseDatabaseWrapper"
-    ):
+    if _is_of_django(connection):
         if not connection.in_atomic_block:
             raise InvalidSetting("connection", "a Django connection outside a transaction", "used in atomic()")
         return connection.connection
     return connection
+
+
+def is_in_transaction(connection: Any) -> bool:
+    """Say whether a synchronous connection has a transaction open, as far as its library says so."""
+    if _is_of_django(connection):
+        return bool(connection.in_atomic_block)
+    said = getattr(connection, "in_transaction", False)
+    return bool(said() if callable(said) else said)
+
+
+def _is_of_django(connection: Any) -> bool:
+    return is_of(connection, "django.utils.connection", "ConnectionProxy") or is_of(
+        connection, "django.db.backends.base.base", "BaseDatabaseWrapper"
+    )

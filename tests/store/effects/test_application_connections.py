@@ -105,6 +105,11 @@ def test_synchronous_programs_use_both_through_the_bridge(harness: StoreHarness,
     try:
         with contextlib.closing(sqlite3.connect(harness.url.removeprefix("sqlite:///"))) as file:
             sold = Message(id="sale-8", queue="orders")
+            file.execute("BEGIN IMMEDIATE")
+            with pytest.raises(InvalidSetting, match=r"call mq\.sync\.open\(\) when the program starts"):
+                mq.sync.outbox(file)
+            file.rollback()
+            mq.sync.open()
             assert mq.sync.outbox(file).enqueue(sold) == "sale-8"
             with mq.sync.once("sale:8", connection=file) as first:
                 assert first

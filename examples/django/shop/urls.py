@@ -1,0 +1,11 @@
+"""The addresses of the shop."""
+
+from django.urls import path
+
+from shop import views
+
+urlpatterns = [
+    path("orders", views.take_order),
+    path("orders/<int:order_id>", views.show_order),
+    path("receipts/<str:task_id>", views.show_receipt),
+]

@@ -1,0 +1,6 @@
+"""What `manage.py` finds of Godwit.
+
+Packages:
+
+    commands   the commands that godwit.django adds to it
+"""

@@ -1,0 +1,6 @@
+"""Commands of `manage.py`.
+
+Modules:
+
+    godwit   the `godwit` command with the project's broker, store and consumers
+"""
