@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,21 +16,15 @@ from godwit import MessageQueueManager
 from godwit.brokers.memory import MemoryBroker
 from godwit.core import background
 from godwit.core.background import Background
-from godwit.core.failures.retry import RetryPolicy, Strategy
-from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
-from godwit.core.names import DEFAULT_GROUP, AckId, QueueName
-from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.core.names import AckId
 from godwit.core.settings import MonitoringSettings, Settings
-from godwit.runtime.worker.consumer import Consumer
-from godwit.runtime.worker.worker import Worker, WorkerSettings
 from tests.hostile import HOSTILE_ERRORS, OddError, UnshowableError
+from tests.runtime.memory_workers import AT_ONCE, Q, at_work, empty, publish
 from tests.servers.redis import redis_server
 from tests.waiting import eventually
 
-Q = QueueName("q")
 WITHIN = timedelta(seconds=20)
-AT_ONCE = RetryPolicy(strategy=Strategy.IMMEDIATE, max_attempts=2)
 
 
 @pytest.fixture(autouse=True)
@@ -115,28 +109,7 @@ async def walk(url: str, folder: Path, expected: set[str]) -> None:
         await eventually(lambda: empty(mq.broker), within=WITHIN)
 
 
-async def empty(broker: Any) -> bool:
-    return all(group.depth == 0 for queue in await broker.stats() for group in queue.groups)
-
-
 # Errors inside error handling
-
-
-@asynccontextmanager
-async def at_work(broker: MemoryBroker, handler: Callable[[Message], Any], **options: Any) -> AsyncIterator[Worker]:
-    await broker.declare(QueueSpec(name=Q), [GroupSpec(name=DEFAULT_GROUP, max_crashes=None)])
-    settings = WorkerSettings(grace=timedelta(seconds=0.2), heartbeat_interval=timedelta(seconds=0.1))
-    worker = Worker(broker, [Consumer(handler=handler, queues=(Q,), **options)], settings=settings)
-    work = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        await asyncio.wait_for(work, 30)
-
-
-async def publish(broker: MemoryBroker, *payloads: str) -> None:
-    await broker.publish([seal(Message(queue=Q, payload=payload)) for payload in payloads])
 
 
 @pytest.mark.parametrize("kind", HOSTILE_ERRORS)

@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from godwit.brokers.memory import MemoryBroker
 from godwit.config import load
 from godwit.core.clock import ManualClock
 from godwit.core.errors import InvalidSetting
 from godwit.core.messages.message import Message
-from godwit.core.names import GroupName, QueueName
+from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
+from godwit.core.settings import Settings
 from godwit.manager import MessageQueueManager
 from godwit.runtime.worker.consumer import QueueConsumer
 from godwit.runtime.worker.health_checks import HealthCallable, HealthProbe
-from godwit.runtime.worker.heartbeat import STOPPED, ConsumerInstance, InstanceStatus
+from godwit.runtime.worker.heartbeat import STOPPED, ConsumerInstance, Heartbeat, InstanceStatus, Tally
+from godwit.telemetry.health import Check
 from tests.waiting import eventually
 
 Q = QueueName("q")
@@ -185,3 +188,30 @@ def test_a_group_takes_interval_and_timeout_from_the_consumer_section(tmp_path: 
     file.write_text('[[queues]]\nname = "q"\nconsumer_groups = ["a"]')
     settings = load(file, environment={"CONSUMER_HEALTH_CHECK_INTERVAL": "7000"})
     assert settings.queues[0].groups[0].health_check.interval == timedelta(seconds=7)
+
+
+async def test_a_killed_worker_is_named_and_after_three_more_intervals_forgotten() -> None:
+    """One kill -9 must not make the health of all others bad for as long as its entry lasts."""
+    clock = ManualClock()
+    mq = MessageQueueManager(MemoryBroker(clock=clock), settings=Settings(), clock=clock)
+    interval = timedelta(seconds=5)
+    async with mq:
+        tallies = {(Q, DEFAULT_GROUP): Tally()}
+        dead, alive = (Heartbeat(mq.broker.shared, name, tallies, interval=interval, clock=clock) for name in "da")
+        await dead.beat({})
+
+        async def consumers() -> Check:
+            await alive.beat({})
+            found = await mq.monitor.get_health_status()
+            (check,) = [check for check in found.checks if check.name == "consumers"]
+            assert check.healthy is found.healthy
+            return check
+
+        assert (await consumers()).healthy
+        clock.advance(3 * interval + timedelta(seconds=1))
+        check = await consumers()
+        assert (check.healthy, check.detail) == (False, "1 of 2 well; failed: q/default/d")
+        readiness = await mq.monitor.get_readiness()
+        assert "consumers" not in [check.name for check in readiness.checks], "this process can work all the same"
+        clock.advance(3 * interval)
+        assert await consumers() == Check("consumers", healthy=True, detail="1 of 1 well")

@@ -15,7 +15,7 @@ from typer.main import get_command
 from godwit import __version__
 from godwit.cli.exits import Exit, exit_of
 from godwit.cli.shown.output import print_error
-from godwit.core.errors import GodwitError
+from godwit.core.errors import GodwitError, InvalidSetting
 
 COMMANDS: Final = {
     "publish": "godwit.cli.commands.publish",
@@ -73,8 +73,17 @@ class Commands(TyperGroup):
         except Exception as error:  # noqa: BLE001 # the last one to see it
             if debug:
                 traceback.print_exc()
-            outcome = report_error(error, as_json=as_json)
+            outcome = report_error(_not_utf8(words, error) or error, as_json=as_json)
         sys.exit(int(outcome or 0))
+
+
+def _not_utf8(words: Sequence[str], error: Exception) -> InvalidSetting | None:
+    """Return what is wrong with an argument of bytes that are no UTF-8, if that is why an error was raised."""
+    word = next((word for word in words if any("\ud800" <= character <= "\udfff" for character in word)), None)
+    if word is None or not isinstance(error, UnicodeError):
+        return None
+    shown = word.encode("utf-8", "backslashreplace").decode()
+    return InvalidSetting("argument", shown, "text in UTF-8 (other bytes only in the name of a file)")
 
 
 def report_error(error: Exception, *, as_json: bool) -> Exit:

@@ -63,7 +63,7 @@ class BackgroundTask:
             except BrokerClosed:
                 return
             except asyncio.CancelledError as error:
-                if _is_cancelled():
+                if is_cancelled():
                     raise
                 # Something it waited for was cancelled under it: for the task that is an error as any other.
                 await self._failed(error)
@@ -143,7 +143,7 @@ def report() -> list[BackgroundTask]:
     return [task for supervisor in tuple(_supervisors) for task in supervisor]
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
     """Say whether the running task itself was cancelled."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

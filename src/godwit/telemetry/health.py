@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from godwit.core.background import is_cancelled
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.error_text import error_text, type_name
 from godwit.core.settings import DEFAULTS, HealthThresholds
@@ -163,9 +164,11 @@ class QueueHealthMonitor:
 async def _guarded(name: str, check: HealthCheck) -> Check:
     try:
         found = await check()
-    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever a check raises is its answer
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
         return Check(name, healthy=False, detail=described(error))
     return found if found.name == name else msgspec.structs.replace(found, name=name)
 

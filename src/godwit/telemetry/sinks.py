@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from godwit.core.background import is_cancelled
 from godwit.core.errors import GodwitError, InvalidSetting
 from godwit.core.logs import get_logger
 from godwit.core.settings import MonitoringSettings
@@ -46,9 +47,11 @@ async def _tell_one(sink: Sink, alerts: Sequence[Alert], limit: timedelta) -> No
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 await _call(sink, alert)
-        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # noqa: BLE001 - a broken sink must not silence the others
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise
             _log.error("alert_sink_failed", sink=_name(sink), alert=alert.name, error=described(error))
 
 
@@ -62,7 +65,12 @@ async def _call(sink: Sink, alert: Alert) -> None:
 
 
 def _name(sink: Sink) -> str:
-    return getattr(sink, "__qualname__", type(sink).__qualname__)
+    try:
+        return str(getattr(sink, "__qualname__", type(sink).__qualname__))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # noqa: BLE001 - the name of a broken sink must not silence the others
+        return type(sink).__qualname__
 
 
 def log_sink(alert: Alert) -> None:

@@ -239,7 +239,7 @@ def judge(
 ) -> Judgement:
     """Decide on a message after one more failure; `failures`, `postponements` and `errors` are those before it."""
     now = from_ms(now_ms)
-    verdict = classify(error, now=now, hook=hook)
+    verdict = _verdict(error, now, hook)
     transient = verdict.kind is FailureKind.TRANSIENT
     excused = excuse(verdict.away)
     since = _postponed_since(errors) if postponements else None
@@ -268,6 +268,29 @@ def judge(
         traceback=traceback_text(error) if error.__traceback__ is not None else None,
     )
     return Judgement(delay=delay, kind=kind, error=record)
+
+
+def _verdict(error: BaseException, now: datetime, hook: Classifier | None) -> Verdict:
+    """Classify an error; one whose attributes, or whose application's hook, raise is tried again like any other."""
+    try:
+        return _within_limits(classify(error, now=now, hook=hook))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as second:  # noqa: BLE001 - an error while judging an error must not leave its message unsettled
+        from godwit.core.logs import get_logger  # a tenth of the time that `import godwit` takes
+
+        get_logger(__name__).warning("a failure could not be judged", error=type_name(error), reason=error_text(second))
+        return Verdict(kind=FailureKind.TRANSIENT)
+
+
+def _within_limits(verdict: Verdict) -> Verdict:
+    """Return a verdict, which may be an application's own, as every broker takes it; raises for one that is none."""
+    kind, wait = FailureKind(verdict.kind), verdict.retry_after
+    if wait is None and kind is verdict.kind:
+        return verdict
+    return msgspec.structs.replace(
+        verdict, kind=kind, retry_after=None if wait is None else as_duration("retry_after", wait)
+    )
 
 
 def unjudged(error: BaseException, *, failures: int, now: datetime) -> Judgement:

@@ -8,11 +8,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
 
 from godwit.brokers.contract import Ack, Delivery, Settlement
+from godwit.core.error_text import error_text
 from godwit.core.errors import InvalidMessage
 from godwit.core.failures.judgement import BatchFailed, Judgement, Permanent
 from godwit.core.logs import get_logger
@@ -20,6 +22,7 @@ from godwit.core.messages.message import Message
 from godwit.runtime.delivery.coroutine_driver import first_step, in_context
 from godwit.runtime.delivery.in_flight import HeldDelivery
 from godwit.runtime.delivery.time_limit import TimeLimit
+from godwit.runtime.threads import raisable
 from godwit.runtime.worker.consumer import CURRENT, Consumer
 
 MAX_RESULT_BYTES: Final = 4096
@@ -142,8 +145,8 @@ class Execution:
     async def _thread(self, given: Any) -> Any:
         """Run a plain function. A thread cannot be stopped: when it takes too long its lease is no longer renewed."""
         context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, context.run, self._consumer.handler, given)
+        call = partial(context.run, self._consumer.handler, given)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, raisable, call)
 
     async def _coroutine(self, given: Any, task: asyncio.Task[None]) -> Any:
         self._limit.enter(task, time.monotonic())
@@ -162,7 +165,16 @@ class Execution:
         return TimeoutError(f"the handler took longer than its limit of {limit:g} s")
 
     def _open(self, held: HeldDelivery) -> Message | None:
-        """Decode a message, or settle it as one that can never be handled."""
+        """Decode a message, or settle it: as one that can never be handled, or as what a filter or check raised."""
+        try:
+            return self._wanted(held)
+        except _NOT_OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a filter or check raises is the message's answer
+            self._failed(held, error, 0)
+            return None
+
+    def _wanted(self, held: HeldDelivery) -> Message | None:
         try:
             message = held.delivery.envelope.open()
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -201,8 +213,9 @@ class Execution:
 
     def _batch_failed(self, held: Sequence[HeldDelivery], failed: BatchFailed, started: float) -> None:
         run_ms = _milliseconds_since(started)
+        errors = failed.errors if type(failed.errors) is dict else dict.fromkeys(range(len(held)), failed)
         for index, one in enumerate(held):
-            error = failed.errors.get(index)
+            error = errors.get(index)
             if error is None:
                 one.done(run_ms, None)
             else:
@@ -242,8 +255,10 @@ def _stored(result: object) -> bytes | None:
     """Return what a handler returned, as the journal keeps it."""
     try:
         encoded = _encoder.encode(result)
-    except (TypeError, ValueError, OverflowError) as error:
-        log.warning("handler result not kept", reason=str(error))
+    except _NOT_OURS:
+        raise
+    except BaseException as error:  # noqa: BLE001 - objects of an application may raise anything
+        log.warning("handler result not kept", reason=error_text(error))
         return None
     if len(encoded) > MAX_RESULT_BYTES:
         log.warning("handler result not kept", reason=f"larger than {MAX_RESULT_BYTES} bytes")

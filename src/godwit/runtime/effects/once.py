@@ -26,6 +26,7 @@ from godwit.core.errors import EffectHeld, InvalidSetting, StoreError
 from godwit.core.failures.judgement import Retry
 from godwit.core.logs import get_logger
 from godwit.core.messages.message import Message
+from godwit.runtime.threads import raisable
 from godwit.runtime.worker.consumer import is_async_handler
 from godwit.store.effects import EffectOutcome, Ledger
 
@@ -217,7 +218,7 @@ def _coroutine(handler: Callable[..., Any]) -> _Effect:
 
 def _plain(handler: Callable[..., Any], beside: Beside) -> _Effect:
     async def effect(message: Message, once: Once | None) -> Any:
-        running = asyncio.ensure_future(asyncio.to_thread(handler, message))
+        running = asyncio.ensure_future(asyncio.to_thread(raisable, partial(handler, message)))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
