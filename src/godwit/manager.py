@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any, Final, Never, Self
 
 from godwit import __version__, config
 from godwit.admin.control import QueueControl
@@ -16,7 +17,7 @@ from godwit.brokers.contract import NO_WAIT, Broker, Delivery
 from godwit.brokers.urls import connect_for
 from godwit.core.background import Background
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.errors import BrokerClosed, BrokerError
+from godwit.core.errors import BrokerClosed, BrokerError, InvalidSetting, NotOpen, UnknownArgument
 from godwit.core.journal.external_journal import KeepsJournalElsewhere
 from godwit.core.journal.statuses import MessageStatus
 from godwit.core.messages.message import Message
@@ -24,6 +25,7 @@ from godwit.core.messages.routing import Router, Transform
 from godwit.core.messages.schemas import Schemas
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.periodic import PeriodicTasks
+from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.core.settings import Settings
 from godwit.runtime.breaker import QueueCircuitBreaker
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
@@ -34,13 +36,14 @@ from godwit.runtime.monitoring import Monitoring
 from godwit.runtime.producer.producer import TICK, QueueProducer
 from godwit.runtime.scheduler.recovery import accepted_by
 from godwit.runtime.scheduler.scheduler import MessageScheduler
-from godwit.runtime.sync_bridge import SyncBridge
+from godwit.runtime.sync_bridge import Opened
 from godwit.runtime.worker.heartbeat import ConsumerInstance
 from godwit.runtime.worker.registration import ConsumerRegistration
 from godwit.runtime.worker.registry import Registry
 from godwit.runtime.worker.worker import worker_name
 from godwit.store.contract import Store
 from godwit.store.urls import connect as connect_store
+from godwit.sync_manager import SyncManager
 from godwit.telemetry.checks import answers
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.sinks import Sink
@@ -57,19 +60,24 @@ class MessageQueueManager(ConsumerRegistration):
         self,
         broker: Broker,
         *,
-        store: Store | None = None,
+        store: Store | str | None = None,
         settings: Settings | None = None,
         source: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
+        **unknown: Never,
     ) -> None:
+        for argument in unknown:
+            raise UnknownArgument("MessageQueueManager()", argument, _ARGUMENTS)
+        if isinstance(broker, str):
+            raise InvalidSetting("broker", broker, f"a broker; for a URL MessageQueueManager.from_url({broker!r})")
+        store = connect_store(store) if isinstance(store, str) else store
         self.broker = broker
         self.store = store
         self.settings = settings or Settings()
         self.metrics = QueueMetricsCollector(window=self.settings.monitoring.alert_window)
         self.tracer = open_tracer(enabled=self.settings.monitoring.tracing)
         self.schemas = Schemas()
-        self.sync = SyncBridge(self)
         self._name = source or worker_name()
         self._clock = clock
         self._random = random or Random()
@@ -117,7 +125,9 @@ class MessageQueueManager(ConsumerRegistration):
             metrics=self.metrics,
             clock=clock,
         )
+        self.opened = Opened()
         self.breaker = QueueCircuitBreaker(None, "publish", owner=self._name, rule=self.settings.breaker, clock=clock)
+        self.sync = SyncManager(self)
 
     @classmethod
     def from_url(cls, url: str | None = None, **options: Any) -> Self:
@@ -135,6 +145,8 @@ class MessageQueueManager(ConsumerRegistration):
     @classmethod
     def from_settings(cls, settings: Settings, **options: Any) -> Self:
         """Return a manager for the broker and the store that the configuration names; neither is opened yet."""
+        if not isinstance(settings, Settings):
+            raise InvalidSetting("settings", settings, "what godwit.config.load() returns; for a URL, from_url()")
         if settings.store_url is not None:
             options.setdefault("store", connect_store(settings.store_url))
         return cls(connect_for(settings), settings=settings, **options)
@@ -143,10 +155,18 @@ class MessageQueueManager(ConsumerRegistration):
 
     async def __aenter__(self) -> Self:
         """Connect, and declare the queues of the configuration and of the consumers."""
-        await self.broker.__aenter__()
+        if self.opened.here():  # several processes have what was made before their fork
+            self.store_services.owner = name = worker_name()
+            self.scheduler.claim_apart(name)
+        try:
+            await self.broker.__aenter__()
+        except BaseException:
+            self.opened.no_more()
+            raise
         try:
             await self._open()
         except BaseException:
+            self.opened.no_more()
             await self.monitoring.close()
             await self.broker.close()
             raise
@@ -178,6 +198,7 @@ class MessageQueueManager(ConsumerRegistration):
     async def close(self) -> None:
         """Refuse new messages from now on, finish those under way, disconnect."""
         self._background.cancel()
+        self.opened.no_more()
         if self._producer is not None:
             await self._producer.close()
         await self.monitoring.close()
@@ -189,9 +210,19 @@ class MessageQueueManager(ConsumerRegistration):
     @property
     def producer(self) -> QueueProducer:
         """The producer, while the manager is open: not from the moment that closing began."""
-        if self._producer is None or self._producer.closed:
+        producer = self._producer
+        if producer is None:
+            raise NotOpen
+        if producer.closed:
             raise BrokerClosed("The manager")
-        return self._producer
+        return producer
+
+    async def declare(self, queue: str | QueueSpec, *groups: str | GroupSpec) -> None:
+        """Create a queue and its groups, or change their settings.
+
+        What is given by name has the configuration's settings; without groups the queue gets those it has there.
+        """
+        await self._registry.declare_one(self.broker, queue, groups, bodies=self.store is not None)
 
     # Publishing
 
@@ -325,3 +356,6 @@ class MessageQueueManager(ConsumerRegistration):
         """Call a function (plain or async) with every alert; usable as a decorator."""
         self.monitor.add_sink(sink)
         return sink
+
+
+_ARGUMENTS: Final = tuple(inspect.signature(MessageQueueManager).parameters)[:-1]

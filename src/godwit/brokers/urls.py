@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from godwit.brokers.contract import Broker
-from godwit.core.errors import ExtraRequired, UnknownScheme
+from godwit.core.errors import ExtraRequired, InvalidSetting, UnknownScheme
 from godwit.core.names import QueueName
 from godwit.core.settings import DEFAULTS, RabbitMQSettings, Settings
 
@@ -71,6 +71,8 @@ def connect(
     keeps whole messages unless a queue says otherwise: a store's recorder reads them. `rabbitmq` gives the parts of the
     `default_queue` their names on a RabbitMQ server.
     """
+    if not isinstance(url, str):
+        raise InvalidSetting("url", url, "text such as 'sqlite:///godwit.db'")
     scheme, separator, _ = url.partition("://")
     if SCHEMES.get(scheme) is _redis and separator:
         return _redis(url, redis_connections, journal_bodies=journal_bodies)

@@ -14,10 +14,12 @@ from godwit.core.durations import FORMS, NotADuration, duration_of, parse_durati
 from godwit.core.errors import InvalidArgumentError, InvalidSchedule, InvalidSetting
 from godwit.core.failures.failure import ErrorType
 from godwit.core.failures.retry import Strategy
+from godwit.core.limits import LARGEST_COUNT
 from godwit.core.rate import Rate
 from godwit.core.schedule.cron import parse_cron
 
 NONE: Final = "none"
+UNLIMITED: Final = "unlimited"
 HIDDEN: Final = "***"
 LONGEST: Final = timedelta(days=36_500)
 _UNIT_WORDS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "d": "days"}
@@ -83,13 +85,31 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retries(Count):
+class Attempts(Count):
+    """A number of attempts, or the word for as many as it takes."""
+
+    @property
+    def allowed(self) -> str:
+        return f'a whole number, {self.least:,} or more, or "{UNLIMITED}"'
+
+    def read(self, raw: object) -> int:
+        return LARGEST_COUNT if raw == UNLIMITED else Count.read(self, raw)
+
+    def parse(self, text: str) -> int:
+        return self.read(UNLIMITED if text.lower() == UNLIMITED else as_number(text))
+
+    def show(self, value: int) -> str:
+        return UNLIMITED if value >= LARGEST_COUNT else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries(Attempts):
     """A number of retries; as a value it is the number of attempts, the first included."""
 
     least: int = 0
 
     def read(self, raw: object) -> int:
-        return Count.read(self, raw) + 1
+        return LARGEST_COUNT if raw == UNLIMITED else Count.read(self, raw) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

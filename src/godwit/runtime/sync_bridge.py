@@ -1,15 +1,16 @@
-"""The one bridge from synchronous code to the manager: calls run in an event loop of their own thread."""
+"""The one bridge from synchronous code to the manager: calls run in an event loop of another thread."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
+import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-from godwit.core.errors import BrokerClosed, InvalidSetting
+from godwit.core.errors import BlockedLoop, BrokerClosed, InvalidSetting, NotOpen
 from godwit.core.settings import Settings
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
 from godwit.runtime.effects.outbox import OutboxWriter
@@ -17,11 +18,43 @@ from godwit.runtime.effects.sync_effects import SyncOnce, SyncOutbox, refuse_asy
 from godwit.store.contract import Store
 from godwit.store.driver_connections import is_in_transaction
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Manager(Protocol):
-    """What is bridged: it opens and closes, and its methods are found by name."""
+class Opened:
+    """In which event loop of which process a manager is open."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = os.getpid()
+
+    def here(self) -> bool:
+        """Take note that it opens in the running loop, refused where it is open already; say whether after a fork."""
+        if self.loop not in {None, asyncio.get_running_loop()}:
+            raise NotOpen("is already open in another event loop", "Use it there, or make one manager for each loop.")
+        before, self._process = self._process, os.getpid()
+        self._loop = asyncio.get_running_loop()
+        return self._process != before
+
+    def no_more(self) -> None:
+        """Take note that it closes."""
+        self._loop = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that it is open in; a child of the process that opened it is refused."""
+        loop = self._loop
+        if loop is not None and self._process != os.getpid():
+            problem = "was opened before this process was forked, and its connections belong to the parent"
+            raise NotOpen(problem, "A manager may be made before the fork; open it, or call mq.sync, after it.")
+        return None if loop is None or loop.is_closed() else loop
+
+
+class OpensAndCloses(Protocol):
+    """What is bridged: it opens and closes, and says where it is open."""
+
+    opened: Opened
 
     settings: Settings
     store: Store | None
@@ -44,30 +77,19 @@ class Manager(Protocol):
 
 
 class SyncBridge:
-    """`mq.sync.enqueue(...)` is `await mq.enqueue(...)` for callers without an event loop.
+    """Runs coroutines for callers without an event loop.
 
-    The first call opens the manager in a thread; `close`, or the end of the process, closes it. A manager that is open
-    in an event loop of its own must be used from there.
+    A manager that is open in an event loop is used there, from any other thread. Otherwise the first call opens it in a
+    thread of the bridge, and `close`, or the end of the process, closes it.
     """
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: OpensAndCloses) -> None:
         self._manager = manager
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
         self._store_opened = False
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return the synchronous form of one of the manager's methods."""
-        method = getattr(self._manager, name)
-        if not asyncio.iscoroutinefunction(method):
-            raise AttributeError(f"{name!r} is not an asynchronous method of the manager; call it directly")
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            return self.run(method(*arguments, **options))
-
-        return call
 
     def outbox(self, connection: Any) -> SyncOutbox:
         """Return an outbox: what it enqueues leaves when the transaction of `connection` commits, else never."""
@@ -85,6 +107,7 @@ class SyncBridge:
 
     def open(self) -> None:
         """Open the manager and its store now, instead of at the first call."""
+        self._refuse_inside_a_loop("open")
         self._opened()
         if self._manager.store is not None and not self._store_opened:
             self.run(self._manager.store.ping())
@@ -102,39 +125,78 @@ class SyncBridge:
             raise InvalidSetting("the manager's opening", "inside a transaction", allowed)
         self.open()
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the bridge's loop and return its result."""
+    def run(self, coroutine: Coroutine[Any, Any, T], name: str = "run") -> T:
+        """Run a coroutine, such as `mq.scheduler.get(id)`, and return its result."""
         try:
+            self._refuse_inside_a_loop(name)
             loop = self._opened()
         except BaseException:
             coroutine.close()
             raise
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
+    def blocking(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+        """Return the synchronous form of an asynchronous function."""
+
+        @wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            return self.run(function(*arguments, **options), function.__name__)
+
+        return call
+
+    def iterating(self, function: Callable[P, AsyncIterator[T]]) -> Callable[P, Iterator[T]]:
+        """Return the synchronous form of a function that returns an asynchronous iterator."""
+
+        @wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> Iterator[T]:
+            items = aiter(function(*arguments, **options))
+            while True:
+                try:
+                    yield self.run(_awaited(anext(items)), function.__name__)
+                except StopAsyncIteration:
+                    return
+
+        return call
+
+    def _refuse_inside_a_loop(self, name: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise BlockedLoop(f"mq.sync.{name}()")
+
     def _opened(self) -> asyncio.AbstractEventLoop:
+        opened = self._manager.opened
+        _ = opened.loop  # refused in a child, where the lock may be held by a thread that is not there
         with self._lock:
+            elsewhere = opened.loop
+            if elsewhere is not None and elsewhere is not self._loop and elsewhere.is_running():
+                return elsewhere
             if self._closed:
                 raise BrokerClosed("The manager's synchronous bridge")
             if self._loop is None:
-                loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=loop.run_forever, name="godwit sync", daemon=True)
-                self._thread.start()
-                try:
-                    asyncio.run_coroutine_threadsafe(self._manager.__aenter__(), loop).result()
-                except BaseException:
-                    self._end(loop)
-                    raise
-                self._loop = loop
-                atexit.register(self.close)
+                self._loop = self._open()
             return self._loop
+
+    def _open(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=loop.run_forever, name="godwit sync", daemon=True)
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._manager.__aenter__(), loop).result()
+        except BaseException:
+            self._end(loop)
+            raise
+        # Before the executors of the process stop taking work, which closing may need: `atexit` is after that.
+        threading._register_atexit(self.close)  # type: ignore[attr-defined] # noqa: SLF001 - there is no public one
+        return loop
 
     def close(self) -> None:
         """Close the manager and end the thread."""
         with self._lock:
             loop, self._loop, self._closed = self._loop, None, True
-            if loop is None:
-                return
-            atexit.unregister(self.close)
+            if loop is None or self._thread is None or not self._thread.is_alive():
+                return  # after a fork there is no thread, and what is open belongs to the parent
             try:
                 asyncio.run_coroutine_threadsafe(self._manager.__aexit__(None, None, None), loop).result()
             finally:
@@ -145,3 +207,7 @@ class SyncBridge:
         if self._thread is not None:
             self._thread.join()
         loop.close()
+
+
+async def _awaited(awaitable: Awaitable[T]) -> T:
+    return await awaitable

@@ -33,5 +33,5 @@ def connect(url: str) -> Store:
     scheme, separator, _ = url.partition("://")
     make = SCHEMES.get(scheme) if separator else None
     if make is None:
-        raise UnknownScheme(scheme if separator else url, tuple(SCHEMES))
+        raise UnknownScheme(scheme if separator else url, tuple(SCHEMES), "store")
     return make(url)

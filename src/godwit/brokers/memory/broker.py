@@ -39,7 +39,7 @@ from godwit.brokers.memory.engine import MemoryEngine
 from godwit.brokers.memory.listen import MemoryListeners
 from godwit.brokers.memory.saved_state import left_over, load, save
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.errors import BrokerClosed, InvalidSetting, JournalLost
+from godwit.core.errors import BrokerClosed, InvalidSetting, JournalLost, UnknownOption
 from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
@@ -85,7 +85,9 @@ class MemoryBroker:
         parts = urlsplit(url)
         options = parse_qs(parts.query, keep_blank_values=True)
         files = options.pop("spill", None)
-        if parts.netloc or parts.path.strip("/") or parts.fragment or options or files == [""]:
+        if options:
+            raise UnknownOption(url, next(iter(options)), ("spill",))
+        if parts.netloc or parts.path.strip("/") or parts.fragment or files == [""]:
             raise InvalidSetting("url", url, "memory://, or memory://?spill=file.db")
         return cls(spill=Path(files[0]) if files else None, warns=True)
 

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from godwit.core.durations import FORMS, NotADuration, parse_duration
-from godwit.core.errors import InvalidSetting
+from godwit.core.errors import InvalidSetting, UnknownOption
 from godwit.core.urls import split_url
 
 DEFAULT_PORT: Final = {"amqp": 5672, "amqps": 5671}
@@ -60,7 +60,7 @@ class Address:
             raise InvalidSetting("url", _shown(url), "amqp://user:password@host:port,host:port/vhost, or amqps://")
         options = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := [name for name in options if name not in _OPTIONS]:
-            raise InvalidSetting("url", f"an unknown option {unknown[0]!r}", ", ".join(_OPTIONS))
+            raise UnknownOption(_shown(url), unknown[0], _OPTIONS)
         # An empty path is the default virtual host; "/" alone is a common spelling of it.
         vhost = unquote(path[1:]) or "/"
         return cls(

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from godwit.core.errors import InvalidSetting, UnknownScheme
+from godwit.core.errors import InvalidSetting, UnknownOption, UnknownScheme
 from godwit.core.urls import split_url
 
 DEFAULT_PORT: Final = 6379
@@ -128,12 +128,14 @@ class RedisUrl:
 
 
 def _options(parts: SplitResult, kind: TopologyKind, shown: str) -> dict[str, str]:
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    options = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
     known = _TLS_OPTIONS | {"replicas"}
     if kind is TopologyKind.SENTINEL:
         known |= {"sentinel_username", "sentinel_password"}
-    if parts.fragment or set(options) - known:
+    if parts.fragment:
         raise InvalidSetting("url", shown, _FORMS[kind])
+    if unknown := sorted(set(options) - known):
+        raise UnknownOption(shown, unknown[0], tuple(sorted(known)))
     if options.keys() & _TLS_OPTIONS and not parts.scheme.startswith("rediss"):
         raise InvalidSetting("url", shown, "ssl_ options only with rediss://")
     if options.get("replicas", "disk") not in {"disk", "memory"}:

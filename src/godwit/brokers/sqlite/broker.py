@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
-from urllib.parse import unquote
 
 from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
@@ -23,10 +22,11 @@ from godwit.brokers.sqlite.listen.wake import WakeSocket
 from godwit.brokers.sqlite.side_ports import SqliteBrokerJournal, SqliteDeadLetters, SqliteShared
 from godwit.brokers.sqlite.stats import stats
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting, UnknownScheme
+from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.core.urls import sqlite_file
 from godwit.sqlite_writer.call import Step
 from godwit.sqlite_writer.location import check_location
 from godwit.sqlite_writer.writer import SqliteWriter
@@ -35,14 +35,13 @@ T = TypeVar("T")
 BUSY: Final = 50
 BRIEF: Final = 200
 """Messages up to which a pull or a settlement is short enough to be carried out on the event loop's own thread."""
-SCHEME = "sqlite:///"
 
 
 class SqliteBroker:
     """A broker in one file, for any number of processes on one machine.
 
     A publish is on the disk when it returns. A broker belongs to the process and the event loop it was opened in:
-    after a fork, open another one in the child.
+    after a fork, a child may open one that was only made before; of one that was open it needs another.
     """
 
     partial_promises: frozenset[str] = frozenset()
@@ -74,9 +73,7 @@ class SqliteBroker:
     @classmethod
     def from_url(cls, url: str, *, clock: Clock = SYSTEM_CLOCK) -> Self:
         """Return a broker on `sqlite:///relative.db` or `sqlite:////absolute/path.db`."""
-        if not url.startswith(SCHEME):
-            raise UnknownScheme(url.partition(":")[0], ("sqlite",))
-        return cls(unquote(url.removeprefix(SCHEME)), clock=clock)
+        return cls(sqlite_file(url), clock=clock)
 
     @property
     def clock(self) -> Clock:
@@ -98,6 +95,9 @@ class SqliteBroker:
         """Return the writer, opening the file at the first call."""
         if self._closed:
             raise BrokerClosed(f"The SQLite broker on {self._path}")
+        if os.getpid() != self._pid and self._writer is None:
+            # Made before a fork, and not opened there: a server makes its application first and its workers then.
+            self._pid, self._opening = os.getpid(), asyncio.Lock()
         if os.getpid() != self._pid:
             raise BrokerUnavailable(
                 f"sqlite:///{self._path}",

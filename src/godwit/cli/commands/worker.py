@@ -179,7 +179,8 @@ async def serve(manager: MessageQueueManager, consumers: Sequence[Consumer], pat
 
 def log_addresses(manager: MessageQueueManager) -> None:
     """Log what the worker works with; passwords stay out."""
-    fields = {"broker": without_password(manager.settings.broker_url)}
+    settings = manager.settings
+    fields = {"broker": without_password(settings.broker_url), "named_by": settings.origins.get("broker_url", "code")}
     if manager.settings.store_url is not None:
         fields["store"] = without_password(manager.settings.store_url)
     if manager.monitoring.address is not None:

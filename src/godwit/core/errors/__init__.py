@@ -2,16 +2,20 @@
 
     GodwitError
     ├── InvalidArgumentError (3)    the caller's input is wrong; nothing was changed
+    │   ├── BlockedLoop             a synchronous call inside a running event loop
     │   ├── ConfigurationError      godwit.toml or the environment says something impossible
     │   ├── InvalidAckId
     │   ├── InvalidCondition
+    │   ├── InvalidHandler          a function cannot handle messages as it was registered
     │   ├── InvalidMessage
     │   ├── InvalidName
     │   ├── InvalidSchedule
     │   ├── InvalidSetting
+    │   │   └── UnknownOption       a URL has an option that is not known
     │   ├── RowsRefused
     │   ├── StoreRefused            the store does not take a value
     │   ├── TransformFailed
+    │   ├── UnknownArgument
     │   └── UnknownScheme
     ├── NotFoundError (5)           the thing named does not exist
     │   ├── QueueNotFound, GroupNotFound, MessageNotHeld, LetterNotFound, ScheduleNotFound
@@ -43,7 +47,7 @@
     │   ├── StoreBusy, StoreClosed, StoreFull, StoreUnavailable
     │   └── SchemaOutdated, SchemaTooNew
     └── BrokerError (14)            the backend cannot serve
-        ├── BrokerBusy, BrokerClosed, BrokerUnavailable, NotReplicated
+        ├── BrokerBusy, BrokerClosed, BrokerUnavailable, NotOpen, NotReplicated
         └── StorageFull, StorageCorrupt, StorageTooNew, StorageUnsupported
 
 Modules:
@@ -63,10 +67,12 @@ constructor's signature, so every error pickles. `code` follows the gRPC status 
 from __future__ import annotations
 
 from godwit.core.errors.arguments import (
+    BlockedLoop,
     ConfigurationError,
     InvalidAckId,
     InvalidArgumentError,
     InvalidCondition,
+    InvalidHandler,
     InvalidMessage,
     InvalidName,
     InvalidSchedule,
@@ -74,6 +80,8 @@ from godwit.core.errors.arguments import (
     RowsRefused,
     StoreRefused,
     TransformFailed,
+    UnknownArgument,
+    UnknownOption,
     UnknownScheme,
 )
 from godwit.core.errors.broker import (
@@ -81,6 +89,7 @@ from godwit.core.errors.broker import (
     BrokerClosed,
     BrokerError,
     BrokerUnavailable,
+    NotOpen,
     NotReplicated,
     StorageCorrupt,
     StorageFull,
@@ -124,7 +133,7 @@ from godwit.core.errors.pipeline import (
     SparkUnavailable,
     StagingLost,
 )
-from godwit.core.errors.root import GodwitError, listed, shown
+from godwit.core.errors.root import GodwitError, listed, meant, shown
 from godwit.core.errors.store import (
     SchemaOutdated,
     SchemaTooNew,
@@ -137,6 +146,7 @@ from godwit.core.errors.store import (
 
 __all__ = [
     "AlreadyExistsError",
+    "BlockedLoop",
     "BodiesMissing",
     "BrokerBusy",
     "BrokerClosed",
@@ -151,6 +161,7 @@ __all__ = [
     "InvalidAckId",
     "InvalidArgumentError",
     "InvalidCondition",
+    "InvalidHandler",
     "InvalidMessage",
     "InvalidName",
     "InvalidSchedule",
@@ -162,6 +173,7 @@ __all__ = [
     "ManifestMoved",
     "MessageNotHeld",
     "NotFoundError",
+    "NotOpen",
     "NotReplicated",
     "NotRouted",
     "PartialPublish",
@@ -194,8 +206,11 @@ __all__ = [
     "TopicNotFound",
     "TopologyMismatch",
     "TransformFailed",
+    "UnknownArgument",
+    "UnknownOption",
     "UnknownScheme",
     "Unroutable",
     "listed",
+    "meant",
     "shown",
 ]

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from godwit.core.errors.root import GodwitError, listed, shown
+from godwit.core.errors.root import GodwitError, meant, shown
 
 
 class InvalidArgumentError(GodwitError):
     """The caller's input is wrong; nothing was changed."""
 
     code = 3
+
+
+class BlockedLoop(InvalidArgumentError):
+    """A synchronous call inside a running event loop would block it, and with it what the call waits for."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        super().__init__(call)
+
+    @property
+    def fact(self) -> str:
+        return f"{self.call} was called inside a running event loop, which it would block"
+
+    @property
+    def remedy(self) -> str:
+        return f"Await {self.call.replace('.sync', '')} there, or call it from a thread (asyncio.to_thread)."
 
 
 class ConfigurationError(InvalidArgumentError):
@@ -56,6 +72,23 @@ class InvalidCondition(InvalidArgumentError):
     def fact(self) -> str:
         place = f" at column {self.column}" if self.column else ""
         return f"Condition {shown(self.condition)}{place}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy
+
+
+class InvalidHandler(InvalidArgumentError):
+    """A function cannot handle messages as it was registered; `where` is its file and line."""
+
+    def __init__(self, handler: str, where: str, problem: str, remedy: str) -> None:
+        self.handler, self.where, self.problem = handler, where, problem
+        self._remedy = remedy
+        super().__init__(handler, where, problem, remedy)
+
+    @property
+    def fact(self) -> str:
+        return f"Handler {self.handler} ({self.where}) {self.problem}"
 
     @property
     def remedy(self) -> str:
@@ -165,20 +198,36 @@ class TransformFailed(InvalidArgumentError):
         return "Return a Message with the same id and queue, made with msgspec.structs.replace()."
 
 
-class UnknownScheme(InvalidArgumentError):
-    """A URL names a broker that does not exist."""
+class UnknownArgument(InvalidArgumentError, TypeError):
+    """A call does not take a keyword argument of this name."""
 
-    def __init__(self, scheme: str, known: tuple[str, ...]) -> None:
-        self.scheme, self.known = scheme, known
-        super().__init__(scheme, known)
+    def __init__(self, call: str, argument: str, known: tuple[str, ...]) -> None:
+        self.call, self.argument, self.known = call, argument, known
+        super().__init__(call, argument, known)
 
     @property
     def fact(self) -> str:
-        return f"No broker has the URL scheme {shown(self.scheme)}"
+        return f"{self.call} takes no argument {shown(self.argument)}"
 
     @property
     def remedy(self) -> str:
-        return f"Use one of {listed(self.known)}."
+        return f"{meant(self.argument, self.known)}It takes {', '.join(self.known)}."
+
+
+class UnknownScheme(InvalidArgumentError):
+    """A URL names a broker or a store that does not exist."""
+
+    def __init__(self, scheme: str, known: tuple[str, ...], what: str = "broker") -> None:
+        self.scheme, self.known, self.what = scheme, known, what
+        super().__init__(scheme, known, what)
+
+    @property
+    def fact(self) -> str:
+        return f"No {self.what} has the URL scheme {shown(self.scheme)}"
+
+    @property
+    def remedy(self) -> str:
+        return f"{meant(self.scheme, self.known)}Use one of {', '.join(f'{scheme}://' for scheme in self.known)}."
 
 
 class StoreRefused(InvalidArgumentError):
@@ -195,3 +244,22 @@ class StoreRefused(InvalidArgumentError):
     @property
     def remedy(self) -> str:
         return "Change the value; nothing of this call was stored."
+
+
+class UnknownOption(InvalidSetting):
+    """A URL has an option that its broker or store does not know."""
+
+    def __init__(self, url: str, option: str, known: tuple[str, ...]) -> None:
+        self.url, self.option, self.known = url, option, known
+        super().__init__(f"option {option!r} of the URL", url, ", ".join(known))
+        self.args = (url, option, known)
+
+    @property
+    def fact(self) -> str:
+        return f"The URL {self.url} has an unknown option {shown(self.option)}"
+
+    @property
+    def remedy(self) -> str:
+        if not self.known:
+            return "It takes no options; a ? in a file's name is written %3F."
+        return f"{meant(self.option, self.known)}It takes {', '.join(self.known)}."

@@ -40,7 +40,28 @@ class BrokerClosed(BrokerError):
 
     @property
     def remedy(self) -> str:
-        return "Open a new one."
+        return "It cannot be opened again: make a new one."
+
+
+class NotOpen(BrokerClosed):
+    """A manager is used before it was opened, or where it is not open."""
+
+    def __init__(
+        self,
+        problem: str = "is not open",
+        how: str = "Use it inside `async with mq:`; code without an event loop calls mq.sync, which opens it.",
+    ) -> None:
+        self.problem, self.how = problem, how
+        super().__init__("The manager")
+        self.args = (problem, how)
+
+    @property
+    def fact(self) -> str:
+        return f"The manager {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return self.how
 
 
 class BrokerUnavailable(BrokerError):

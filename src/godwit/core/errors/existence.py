@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from godwit.core.errors.root import GodwitError, listed, shown
+from godwit.core.errors.root import GodwitError, listed, meant, shown
 
 
 class NotFoundError(GodwitError):
@@ -24,7 +24,10 @@ class QueueNotFound(NotFoundError):
 
     @property
     def remedy(self) -> str:
-        return "Declare it before use."
+        return (
+            f"{meant(self.queue, self.known)}Declare it before use: in godwit.toml, with `godwit declare QUEUE`, with "
+            "mq.declare(), or by a consumer that is registered before the manager is opened."
+        )
 
 
 class GroupNotFound(NotFoundError):
@@ -40,7 +43,8 @@ class GroupNotFound(NotFoundError):
 
     @property
     def remedy(self) -> str:
-        return "Declare the group, or use one it has."
+        how = "`godwit declare QUEUE --group GROUP`"
+        return f"{meant(self.group, self.known)}Declare the group ({how}), or use one it has."
 
 
 class MessageNotHeld(NotFoundError):

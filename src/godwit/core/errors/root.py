@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, Final
 
 SHOWN_VALUE_CHARACTERS = 80
 SHOWN_NAMES = 10
+LIKE: Final = 0.6
+"""How much alike a name must be to be the one that was meant."""
 
 
 class GodwitError(Exception):
@@ -39,3 +42,14 @@ def listed(names: tuple[str, ...]) -> str:
     if not names:
         return "none"
     return ", ".join(map(repr, names[:SHOWN_NAMES])) + (", ..." if len(names) > SHOWN_NAMES else "")
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """Return "Did you mean 'x'? " where one of the known names is much like `name`, else nothing."""
+    from difflib import get_close_matches  # only where something went wrong: it is no small part of `import godwit`
+
+    if not isinstance(name, str) or not name:
+        return ""
+    longer = [one for one in known if one.startswith(f"{name}_")]
+    close = longer or get_close_matches(name, list(known), n=1, cutoff=LIKE)
+    return f"Did you mean {close[0]!r}? " if close else ""

@@ -5,6 +5,7 @@ Modules:
     message       a message as applications see it: immutable, JSON on the wire
     envelope      a message sealed for transport: the facts a broker needs, the body it never looks into
     checks        checks of a message's fields: size, type, and what JSON would change
+    payload_types  types of payloads, checked and converted: msgspec, dataclasses, pydantic 2
     schemas       the shape of payloads of a message type, checked by producer and worker
     conditions    CEL conditions on messages: compiled once, shown only the fields they name
     routing       which queue a message goes to, and why; filters of groups, transforms of queues

@@ -38,7 +38,8 @@ def refuse_type(field: str, value: object, expected: str) -> NoReturn:
 def check_fields(message: Any) -> None:
     """Refuse what is no message, or one with a field of a wrong type that is looked into before it is sealed."""
     if not isinstance(message, Message):
-        refuse_type("content", message, "a godwit.Message")
+        remedy = 'Publish a godwit.Message: mq.enqueue(Message(queue="emails", payload={"id": 7})).'
+        raise InvalidMessage("it", f"is of type {type(message).__name__}", remedy)
     for field, expected in _LOOKED_INTO:
         value = getattr(message, field)
         if type(value) is not expected and (value is not None or field != "scheduling"):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
-from godwit.core.error_text import error_text, type_name
-from godwit.core.errors import ExtraRequired, InvalidMessage, InvalidSetting
+from godwit.core.errors import ExtraRequired, InvalidSetting
 from godwit.core.messages.message import Message
+from godwit.core.messages.payload_types import converter, misfit, path_of
 from godwit.core.names import check_type
 
 Check = Callable[[Any], None]
-_PLACE: Final = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 
 
 class Schemas:
@@ -25,7 +21,7 @@ class Schemas:
         """What raises `InvalidMessage`, naming the place, when a payload of that type does not fit."""
 
     def register(self, type: str, schema: type[Any] | Mapping[str, Any]) -> None:
-        """Let payloads of `type` fit `schema`: a msgspec Struct (or any type msgspec knows), or a JSON Schema.
+        """Let payloads of `type` fit `schema`: a msgspec Struct, a dataclass, a pydantic 2 model, or a JSON Schema.
 
         A JSON Schema needs `godwit[jsonschema]`; references to other documents are refused.
         """
@@ -42,28 +38,12 @@ class Schemas:
             check(message.payload)
 
 
-def _refusal(type: str, path: str, problem: str) -> InvalidMessage:
-    remedy = f"Send what the schema of type {type!r} asks for, or register another schema."
-    return InvalidMessage(f"payload{path}", f"does not fit: {problem}", remedy)
+def _remedy(type: str) -> str:
+    return f"Send what the schema of type {type!r} asks for, or register another schema."
 
 
 def _typed(type: str, schema: Any) -> Check:
-    try:
-        msgspec.inspect.type_info(schema)
-    except Exception as error:
-        raise InvalidSetting(f"schema of {type!r}", schema, "a msgspec Struct or a JSON Schema") from error
-
-    def check(payload: Any) -> None:
-        try:
-            msgspec.convert(payload, schema)
-        except msgspec.ValidationError as error:
-            found = _PLACE.fullmatch(str(error))
-            problem, path = (found["problem"], found["path"] or "") if found else (str(error), "")
-            raise _refusal(type, path, problem) from None
-        except Exception as error:  # whatever a class of the application's own does when it is made
-            raise _refusal(type, "", f"{type_name(error)}: {error_text(error)}") from error
-
-    return check
+    return converter(schema, what=f"schema of {type!r}", remedy=_remedy(type))
 
 
 def _json_schema(type: str, schema: Mapping[str, Any]) -> Check:
@@ -86,8 +66,7 @@ def _json_schema(type: str, schema: Mapping[str, Any]) -> Check:
         if validator.is_valid(payload):
             return
         error = next(validator.iter_errors(payload))
-        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
-        raise _refusal(type, path, error.message)
+        raise misfit(path_of(tuple(error.instance_path)), error.message, _remedy(type))
 
     return check
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -72,7 +73,8 @@ class Execution:
         given = opened[0][1] if self._consumer.batch is None else [message for _, message in opened]
         started = time.monotonic()
         try:
-            result = await (self._coroutine(given, task) if self._consumer.is_async else self._thread(given))
+            is_async = self._consumer.is_async
+            result = await (self._limited(self._handler(given), task) if is_async else self._thread(given, task))
         except asyncio.CancelledError:
             self._cancelled(kept, started)
         except BatchFailed as failed:
@@ -142,16 +144,20 @@ class Execution:
         finally:
             self._limit.leave(task)
 
-    async def _thread(self, given: Any) -> Any:
+    async def _thread(self, given: Any, task: asyncio.Task[None]) -> Any:
         """Run a plain function. A thread cannot be stopped: when it takes too long its lease is no longer renewed."""
         context = contextvars.copy_context()
-        call = partial(context.run, self._consumer.handler, given)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, raisable, call)
+        call = partial(context.run, self._handler, given)
+        result = await asyncio.get_running_loop().run_in_executor(self._threads, raisable, call)
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise TypeError("the handler returned a generator, which never ran")
+        return await self._limited(result, task) if inspect.iscoroutine(result) else result
 
-    async def _coroutine(self, given: Any, task: asyncio.Task[None]) -> Any:
+    async def _limited(self, running: Awaitable[Any], task: asyncio.Task[None]) -> Any:
+        """Wait for a handler as long as its time limit allows."""
         self._limit.enter(task, time.monotonic())
         try:
-            return await self._consumer.handler(given)
+            return await running
         except asyncio.CancelledError:
             if not self._limit.is_late(task):
                 raise

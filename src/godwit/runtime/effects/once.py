@@ -26,8 +26,8 @@ from godwit.core.errors import EffectHeld, InvalidSetting, StoreError
 from godwit.core.failures.judgement import Retry
 from godwit.core.logs import get_logger
 from godwit.core.messages.message import Message
+from godwit.runtime.handlers.signature import is_asynchronous
 from godwit.runtime.threads import raisable
-from godwit.runtime.worker.consumer import is_async_handler
 from godwit.store.effects import EffectOutcome, Ledger
 
 DEFAULT_TTL: Final = timedelta(days=7)
@@ -181,7 +181,7 @@ def handled_once(
     The claim is held in the message's name: delivered again, it goes on at once, since its former worker is gone.
     `patience` is how long a message waits for another one with its key before it is postponed.
     """
-    make_effect = _coroutine(handler) if is_async_handler(handler) else _plain(handler, beside)
+    make_effect = _coroutine(handler) if is_asynchronous(handler) else _plain(handler, beside)
 
     @functools.wraps(handler)
     async def handle(message: Message) -> Any:

@@ -52,7 +52,7 @@ class StoreServices:
         metrics: QueueMetricsCollector | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._broker, self._store, self._settings, self._owner = broker, store, settings, owner
+        self._broker, self._store, self._settings, self.owner = broker, store, settings, owner
         self._prepare, self._metrics, self._clock = prepare, metrics, clock
         self._recorder: Recorder | None = None
         self._forwarder: OutboxForwarder | None = None
@@ -141,7 +141,7 @@ class StoreServices:
 
     async def run(self) -> None:
         """Run the store's services until cancelled, for all processes of this broker, or stand by."""
-        claim = LeaderClaim(self._broker.shared, STORE_SERVICES, self._owner)
+        claim = LeaderClaim(self._broker.shared, STORE_SERVICES, self.owner)
         try:
             while True:
                 self._free.clear()
@@ -155,7 +155,7 @@ class StoreServices:
 
     async def _keep(self, claim: LeaderClaim) -> None:
         """Record, forward and sweep as long as the claim is ours."""
-        repeat = PeriodicTasks(self._owner).repeat
+        repeat = PeriodicTasks(self.owner).repeat
         steps: dict[str, Run] = {
             "recorder": self.recorder.run,
             "census": partial(repeat, "census", self._count, self._settings.consumer.heartbeat_interval),
@@ -164,7 +164,7 @@ class StoreServices:
                 repeat, "ledger sweep", self._sweep, self._settings.scheduler.cleanup_interval, within=None
             ),
         }
-        keeping = Background(self._owner)
+        keeping = Background(self.owner)
         for name, step in steps.items():
             keeping.keep(name, step)
         try:

@@ -51,9 +51,13 @@ class SchedulerHealth:
         self, shared: Shared, *, name: str, owner: str, clock: Clock, metrics: SchedulerMetrics | None = None
     ) -> None:
         self._shared, self._name, self._clock, self._metrics = shared, name, clock, metrics
-        self._key = scheduler_key(owner)
+        self.owner = owner
         self.last: SchedulerEntry | None = None
         self.last_error: str | None = None
+
+    @property
+    def _key(self) -> str:
+        return scheduler_key(self.owner)
 
     async def ticked(self, backlog: ScheduleBacklog, *, away: Mapping[str, str] = MappingProxyType({})) -> None:
         """Tell that a tick went well, but for the queues in `away`, whose brokers did not answer."""

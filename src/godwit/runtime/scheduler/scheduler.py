@@ -66,7 +66,7 @@ class MessageScheduler:
     ) -> None:
         self._broker, self._kept, self._settings, self._clock = broker, schedules, settings, clock
         self._prepare, self._publish, self._status_of = prepare, publish, status_of
-        owner = f"{name}/{new_message_id()[-8:]}"  # several processes may go by one name, but claim apart
+        owner = _owner_of(name)
         self.health = SchedulerHealth(broker.shared, name=name, owner=owner, clock=clock, metrics=metrics)
         if schedules is None:
             return
@@ -104,6 +104,13 @@ class MessageScheduler:
     @property
     def _now(self) -> datetime:
         return from_ms(self._clock.now_ms())
+
+    def claim_apart(self, name: str) -> None:
+        """Claim under a name of this process from now on: what was made before a fork is in several of them."""
+        owner = _owner_of(name)
+        self.health.owner = owner
+        if self._kept is not None:
+            self._sender.owner = self._ticker.owner = owner
 
     async def accept(
         self,
@@ -293,3 +300,8 @@ class MessageScheduler:
         if self._kept is None:
             raise StoreRequired("A scheduler")
         return self._ticker
+
+
+def _owner_of(name: str) -> str:
+    """Return a name to claim under: several processes may go by one name, but claim apart."""
+    return f"{name}/{new_message_id()[-8:]}"

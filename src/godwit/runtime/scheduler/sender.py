@@ -49,7 +49,7 @@ class Sender:
         accepted: AcceptedMessages,
         clock: Clock,
     ) -> None:
-        self._broker, self._schedules, self._owner = broker, schedules, owner
+        self._broker, self._schedules, self.owner = broker, schedules, owner
         self._window_of, self._accepted, self._clock = window_of, accepted, clock
         self._were_away: frozenset[QueueName] = frozenset()
         self.away: dict[QueueName, BrokerError] = {}
@@ -150,14 +150,14 @@ class Sender:
 
     async def _refuse(self, ids: Sequence[UUID], problem: str, pause: timedelta) -> None:
         again_at = from_ms(self._clock.now_ms()) + pause
-        await self._schedules.release(ids, owner=self._owner, error=problem, again_at=again_at)
+        await self._schedules.release(ids, owner=self.owner, error=problem, again_at=again_at)
 
     async def _confirm(self, ids: Sequence[UUID]) -> int:
         """Note what the broker has; what was cancelled meanwhile is taken back from it."""
         if not ids:
             return 0
         now = from_ms(self._clock.now_ms())
-        confirmed = await self._schedules.confirm(ids, owner=self._owner, now=now)
+        confirmed = await self._schedules.confirm(ids, owner=self.owner, now=now)
         if len(confirmed) < len(ids):
             left = [one for one in ids if one not in confirmed]
             await self.take_back(await self._schedules.cancelling(left, now=now))

@@ -69,7 +69,7 @@ class Ticker:
         lease: timedelta = CLAIM_LEASE,
     ) -> None:
         self._schedules, self._sender, self._health = schedules, sender, health
-        self._owner, self._settings, self._retention = owner, settings, retention
+        self.owner, self._settings, self._retention = owner, settings, retention
         self._clock, self._lease = clock, lease
         self._grace = max(GRACE, settings.precision)
         self._stopping = asyncio.Event()
@@ -97,7 +97,7 @@ class Ticker:
                 ticked = await self.tick()
                 log.debug("ticked", planned=ticked.planned, sent=ticked.sent, swept=ticked.swept)
             except GodwitError as error:
-                log.warning("tick failed", error=str(error), scheduler=self._owner)
+                log.warning("tick failed", error=str(error), scheduler=self.owner)
                 self._health.failed(error)
             await self._rest(next_tick_ms(self._settings, self._clock.now_ms()))
         await self._health.stopped()
@@ -155,7 +155,7 @@ class Ticker:
         while True:
             now = from_ms(self._clock.now_ms())
             firings = await self._schedules.claim(
-                now=now, until=from_ms(until_ms), limit=FIRINGS_AT_ONCE, owner=self._owner, lease=self._lease
+                now=now, until=from_ms(until_ms), limit=FIRINGS_AT_ONCE, owner=self.owner, lease=self._lease
             )
             if not firings:
                 return sent
@@ -169,7 +169,7 @@ class Ticker:
         while True:
             now = from_ms(self._clock.now_ms())
             firings = await self._schedules.claim_again(
-                now=now, limit=FIRINGS_AT_ONCE, owner=self._owner, lease=self._lease
+                now=now, limit=FIRINGS_AT_ONCE, owner=self.owner, lease=self._lease
             )
             if not firings:
                 break

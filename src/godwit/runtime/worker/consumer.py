@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, gr
 from godwit.core.queues import DEFAULT_MAX_CRASHES
 from godwit.core.rate import Rate, as_rate
 from godwit.core.settings import DEFAULTS, LoadBalancing
+from godwit.runtime.handlers.signature import is_asynchronous
 from godwit.runtime.worker.health_checks import HealthProbe
 
 Handler = Callable[..., Any]
@@ -84,7 +84,7 @@ class Consumer:
         object.__setattr__(self, "batch", as_limit("batch", self.batch, most=MAX_PULL))
         if self.weights and (len(self.weights) != len(self.queues) or min(self.weights) < 1):
             raise InvalidSetting("weights", self.weights, "one number of 1 or more for each queue")
-        object.__setattr__(self, "is_async", is_async_handler(self.handler))
+        object.__setattr__(self, "is_async", is_asynchronous(self.handler))
 
     def policy_for(self, queue: QueueName) -> RetryPolicy:
         """Return the retry policy for messages of a queue: the consumer's own, or the queue's."""
@@ -104,11 +104,6 @@ class Consumer:
 def duration_or(given: timedelta | float | None, default: timedelta, setting: str) -> timedelta:
     """Return a duration that was given, or the default."""
     return default if given is None else as_duration(setting, given)
-
-
-def is_async_handler(handler: Handler) -> bool:
-    """Say whether a handler is a coroutine function, or an object that is called like one."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
 
 
 class QueueConsumer:
@@ -147,9 +142,9 @@ class QueueConsumer:
         """Return what a worker runs for this instance."""
         return Consumer(
             handler=self.process_message,
-            queues=tuple(QueueName(queue) for queue in self.queues),
+            queues=queues_of(self),
             group=GroupName(self.group),
-            concurrency=self.concurrency or DEFAULTS.consumer.max_concurrency,
+            concurrency=DEFAULTS.consumer.max_concurrency if self.concurrency is None else self.concurrency,
             lease=duration_or(self.lease, DEFAULTS.consumer.lease, "lease"),
             time_limit=duration_or(self.time_limit, DEFAULTS.consumer.processing_timeout, "time_limit"),
             retry_policy=self.retry_policy,
@@ -157,6 +152,14 @@ class QueueConsumer:
             rate=as_rate(self.rate),
             health=HealthProbe(ask=self.health_check),
         )
+
+
+def queues_of(consumer: QueueConsumer) -> tuple[QueueName, ...]:
+    """Return the queues that a consumer of the class form names."""
+    queues: object = consumer.queues
+    if isinstance(queues, str):
+        raise InvalidSetting(f"{type(consumer).__name__}.queues", queues, f"a list of names, such as [{queues!r}]")
+    return tuple(consumer.queues)
 
 
 class SettledByHand(Protocol):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from random import Random
-from typing import TypeVar
+from typing import Final, Never, TypeVar
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import Clock
-from godwit.core.errors import InvalidSetting
+from godwit.core.errors import InvalidSetting, UnknownArgument
 from godwit.core.failures.breaker import Breaker
 from godwit.core.failures.judgement import Classifier
 from godwit.core.failures.retry import RetryPolicy
@@ -19,7 +21,10 @@ from godwit.core.settings import Settings
 from godwit.runtime.delivery.tracing import traced
 from godwit.runtime.effects.once import PATIENCE, KeyOf, handled_once
 from godwit.runtime.effects.services import StoreServices
-from godwit.runtime.worker.consumer import Consumer, Handler, QueueConsumer, duration_or
+from godwit.runtime.handlers.parameter import with_payloads
+from godwit.runtime.handlers.signature import check_handler, refused
+from godwit.runtime.producer.producer import QueueProducer
+from godwit.runtime.worker.consumer import Consumer, Handler, QueueConsumer, duration_or, queues_of
 from godwit.runtime.worker.health_checks import HealthCallable
 from godwit.runtime.worker.registry import Registry
 from godwit.runtime.worker.worker import Worker, WorkerSettings
@@ -27,6 +32,8 @@ from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.tracing import Tracer
 
 H = TypeVar("H", bound=Handler)
+
+_PARENTHESES: Final = 'Name the queues: @mq.consumer("orders").'
 
 
 class ConsumerRegistration:
@@ -57,6 +64,7 @@ class ConsumerRegistration:
         once: KeyOf | None = None,
         breaker: Breaker | None = None,
         rate: Rate | str | None = None,
+        **unknown: Never,
     ) -> Callable[[H], H]:
         """Let the decorated function handle messages; what is not said here comes from the configuration.
 
@@ -64,15 +72,26 @@ class ConsumerRegistration:
         effect of a message: it is made once per group and name, also when the message is delivered twice. `breaker`
         names the downstream that the handler needs: while that is away nothing is pulled. `rate` (`"14/s"`) is how many
         messages may begin in a time, over all workers of the group. Numbers for durations are seconds.
+
+        A function whose parameter is a payload's type gets the payload, converted, instead of the message.
         """
+        for argument in unknown:
+            raise UnknownArgument("consumer()", argument, _ARGUMENTS)
+        for queue in queues:
+            if not isinstance(queue, str) and callable(queue):
+                raise refused(queue, "is decorated with @mq.consumer without parentheses", _PARENTHESES)
         if once is not None:
             self.store_services.store("once")
             if batch:
                 raise InvalidSetting("once", "given together with batch", "one or the other: a batch has many effects")
 
         def register(handler: H) -> H:
+            check_handler(handler)
+            # Names of the function that registers it: a payload's type may be a class inside it.
+            names = sys._getframe(1).f_locals  # noqa: SLF001 - as pydantic finds them
+            called = with_payloads(handler, names, batch=bool(batch))
             self._registry.add(
-                handler if once is None else self._handled_once(handler, once, queues, group, time_limit),
+                called if once is None else self._handled_once(called, once, queues, group, time_limit),
                 queues,
                 GroupName(group),
                 concurrency=concurrency,
@@ -103,8 +122,11 @@ class ConsumerRegistration:
 
     def register(self, consumer: QueueConsumer) -> None:
         """Let a worker run a consumer of the class form."""
+        if not isinstance(consumer, QueueConsumer):
+            shown = consumer.__name__ if isinstance(consumer, type) else type(consumer).__name__
+            raise InvalidSetting("consumer", shown, "an instance of a QueueConsumer, such as mq.register(Emails())")
         self.consumer(
-            *consumer.queues,
+            *queues_of(consumer),
             group=consumer.group,
             concurrency=consumer.concurrency,
             lease=consumer.lease,
@@ -114,6 +136,11 @@ class ConsumerRegistration:
             breaker=consumer.breaker,
             rate=consumer.rate,
         )(consumer.process_message)
+
+    @property
+    def producer(self) -> QueueProducer:
+        """The producer, while the manager is open."""
+        raise NotImplementedError
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
@@ -136,6 +163,10 @@ class ConsumerRegistration:
             metrics=self.metrics,
             changed=self.store_services.notice,
             learned=self.store_services.learn,
+            check_open=lambda: self.producer,
             clock=self._clock,
             random=self._random,
         )
+
+
+_ARGUMENTS: Final = tuple(inspect.signature(ConsumerRegistration.consumer).parameters)[2:-1]

@@ -9,16 +9,18 @@ from datetime import timedelta
 import msgspec
 
 from godwit.brokers.contract import Broker
+from godwit.core.errors import InvalidSetting
 from godwit.core.failures.breaker import Breaker
 from godwit.core.failures.judgement import Classifier
 from godwit.core.failures.retry import RetryPolicy
 from godwit.core.messages.conditions import Condition
 from godwit.core.messages.routing import filters_of
 from godwit.core.messages.schemas import Check
-from godwit.core.names import GroupName, QueueName
-from godwit.core.queues import JournalBody
+from godwit.core.names import GroupName, QueueName, group_name, queue_name
+from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 from godwit.core.rate import Rate, as_rate
 from godwit.core.settings import GroupConfiguration, QueueConfiguration, QueueOrder, Settings
+from godwit.runtime.handlers.signature import name_of, refused
 from godwit.runtime.worker.consumer import Consumer, Handler, duration_or
 from godwit.runtime.worker.health_checks import HealthCallable, HealthProbe, named
 
@@ -48,8 +50,12 @@ class Registry:
         breaker: Breaker | None = None,
         rate: Rate | str | None = None,
     ) -> None:
-        """Register a handler."""
+        """Register a handler; what it shares with another of its group is refused."""
         settings = self._settings
+        if isinstance(types, str) or (types is not None and not (types := frozenset(types))):
+            raise InvalidSetting("types", types, "a list of message types, such as ['order.created']")
+        queues = tuple(queue_name(queue) for queue in queues)
+        self._refuse_a_second(handler, queues, group, types)
         names = sorted(map(QueueName, queues), key=lambda name: -settings.queue(name).spec.priority)
         configured = self.group(names[0], group) if names else settings.group(group)
         self.consumers.append(
@@ -57,7 +63,7 @@ class Registry:
                 handler=handler,
                 queues=tuple(names),
                 group=group,
-                concurrency=concurrency or settings.consumer.max_concurrency,
+                concurrency=settings.consumer.max_concurrency if concurrency is None else concurrency,
                 lease=duration_or(lease, configured.lease, "lease"),
                 time_limit=duration_or(time_limit, configured.processing_timeout, "time_limit"),
                 retry_policy=retry_policy,
@@ -66,7 +72,7 @@ class Registry:
                 strict=settings.consumer.queue_order is QueueOrder.STRICT,
                 batch=configured.batch_size if batch is True else batch or None,
                 batch_timeout=duration_or(batch_timeout, configured.batch_timeout, "batch_timeout"),
-                types=frozenset(types) if types is not None else None,
+                types=types,
                 classify=classify,
                 last_chance=_last_chance(configured.spec.max_crashes),
                 filters=self._filters(names, group),
@@ -78,6 +84,19 @@ class Registry:
                 rate=as_rate(rate) or configured.rate,
             )
         )
+
+    def _refuse_a_second(
+        self, handler: Handler, queues: Iterable[QueueName], group: GroupName, types: frozenset[str] | None
+    ) -> None:
+        """Refuse a handler for what another one of its group handles: which of them got a message would be chance."""
+        for other in self.consumers:
+            shared = sorted(set(queues) & set(other.queues))
+            both = types if other.types is None else other.types if types is None else types & other.types
+            if shared and other.group == group and (both is None or both):
+                what = f"handles type {min(both)!r}" if both else "handles messages"
+                problem = f"{what} of queue {shared[0]!r} in group {group!r}, as {name_of(other.handler)} does"
+                remedy = "Give it a group of its own (each group gets every message), or tell the two apart by types=."
+                raise refused(handler, problem, remedy)
 
     def group(self, queue: QueueName, group: GroupName) -> GroupConfiguration:
         """Return how a group of a queue is configured."""
@@ -95,10 +114,19 @@ class Registry:
         for queue in self.wanted():
             if not queue.groups:
                 continue  # a dead letter queue that is only a name: declared, it would be fed
-            spec = queue.spec
-            if bodies and spec.journal_body is JournalBody.AUTO:
-                spec = msgspec.structs.replace(spec, journal_body=JournalBody.ON)
-            await broker.declare(spec, [group.spec for group in queue.groups])
+            await broker.declare(_with_bodies(queue.spec, bodies=bodies), [group.spec for group in queue.groups])
+
+    async def declare_one(
+        self, broker: Broker, queue: str | QueueSpec, groups: Iterable[str | GroupSpec], *, bodies: bool
+    ) -> None:
+        """Declare a queue; what is given by name has the settings of the configuration."""
+        name = queue.name if isinstance(queue, QueueSpec) else queue_name(queue)
+        spec = queue if isinstance(queue, QueueSpec) else self._settings.queue(name).spec
+        specs = [one if isinstance(one, GroupSpec) else self.group(name, group_name(one)).spec for one in groups]
+        wanted = {known.name: known for known in self.wanted()}
+        if not specs and name in wanted:
+            specs = [group.spec for group in wanted[name].groups]
+        await broker.declare(_with_bodies(spec, bodies=bodies), specs)
 
     def _with_consumers(self, queue: QueueConfiguration) -> QueueConfiguration:
         """Return a queue with the groups its consumers need; a configured queue keeps those it has."""
@@ -114,6 +142,13 @@ class Registry:
     def _filters(self, queues: Iterable[QueueName], group: GroupName) -> dict[QueueName, Condition]:
         found = {queue: filters_of(self._settings.queue(queue)).get(group) for queue in queues}
         return {queue: condition for queue, condition in found.items() if condition is not None}
+
+
+def _with_bodies(spec: QueueSpec, *, bodies: bool) -> QueueSpec:
+    """Return a queue whose journal keeps whole messages where a recorder reads it and nothing else was said."""
+    if bodies and spec.journal_body is JournalBody.AUTO:
+        return msgspec.structs.replace(spec, journal_body=JournalBody.ON)
+    return spec
 
 
 def _last_chance(max_crashes: int | None) -> int:

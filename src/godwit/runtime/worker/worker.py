@@ -19,7 +19,7 @@ import msgspec
 from godwit.brokers.contract import Broker, Delivery, Settlement, SharedEntry
 from godwit.core.background import Background
 from godwit.core.clock import SYSTEM_CLOCK, Clock
-from godwit.core.errors import BrokerClosed, GodwitError
+from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
 from godwit.core.failures.breaker import BreakerRule
 from godwit.core.failures.judgement import Judgement, judge
 from godwit.core.failures.retry import RetryPolicy
@@ -84,13 +84,14 @@ class Worker:
         metrics: QueueMetricsCollector | None = None,
         changed: Callable[[], None] = lambda: None,
         learned: Callable[[Mapping[str, SharedEntry]], None] = lambda _: None,
+        check_open: Callable[[], object] = lambda: None,
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
     ) -> None:
         self.name = name or worker_name()
         self._broker = broker
         self._settings = settings or WorkerSettings()
-        self._changed, self._learned = changed, learned
+        self._changed, self._learned, self._check_open = changed, learned, check_open
         self._clock = clock
         self._random = random or Random()
         self._held = InFlight()
@@ -193,6 +194,9 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`, then finish what fits in the grace time and hand the rest back."""
+        self._check_open()
+        if not self._consumers:
+            raise InvalidSetting("consumers", (), 'at least one: decorate a handler with @mq.consumer("orders")')
         await self._refresh()
         self.watchdog = Watchdog([self._watched(consumer) for consumer in self._consumers])
         self._renewer.start()

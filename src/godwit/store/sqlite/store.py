@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import unquote
 
-from godwit.core.errors import UnknownScheme
+from godwit.core.urls import sqlite_file
 from godwit.store.sqlite.file import BUSY_SECONDS, SqliteFile
 from godwit.store.sqlite.journal import SqliteJournal
 from godwit.store.sqlite.ledger import SqliteLedger
@@ -38,9 +37,7 @@ class SqliteStore:
     @classmethod
     def from_url(cls, url: str) -> Self:
         """Return a store on `sqlite:///relative.db` or `sqlite:////absolute/path.db`."""
-        if not url.startswith(SCHEME):
-            raise UnknownScheme(url.partition(":")[0], ("sqlite",))
-        return cls(unquote(url.removeprefix(SCHEME)))
+        return cls(sqlite_file(url))
 
     @property
     def url(self) -> str:
