@@ -9,7 +9,7 @@ from typing import Final
 
 from godwit.config.addresses import Url
 from godwit.config.values import (
-    Attempts,
+    AttemptLimit,
     Choice,
     Count,
     Duration,
@@ -84,7 +84,7 @@ CRON: Final = Text(allowed='five cron fields such as "* * * * *"', check=check_c
 ALERTS: Final = "MONITORING_ALERT_THRESHOLDS"
 
 RETRY_KEYS: Final = (
-    Key("retry_policy.max_attempts", Attempts()),
+    Key("retry_policy.max_attempts", AttemptLimit()),
     Key("retry_policy.backoff_strategy", Choice(Strategy), field="retry_policy.strategy"),
     Key("retry_policy.initial_delay", DURATION_OR_ZERO),
     Key("retry_policy.max_delay", DURATION_OR_ZERO),

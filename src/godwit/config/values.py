@@ -85,7 +85,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempts(Count):
+class AttemptLimit(Count):
     """A number of attempts, or the word for as many as it takes."""
 
     @property
@@ -103,7 +103,7 @@ class Attempts(Count):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retries(Attempts):
+class Retries(AttemptLimit):
     """A number of retries; as a value it is the number of attempts, the first included."""
 
     least: int = 0
