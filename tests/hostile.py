@@ -1,4 +1,4 @@
-"""Values and errors that try to break whoever handles them."""
+"""Values and errors that try to break the code that handles them."""
 
 from __future__ import annotations
 

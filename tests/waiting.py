@@ -14,7 +14,7 @@ from tests.steal_time import calm
 T = TypeVar("T")
 
 PATIENCE = timedelta(seconds=float(os.environ.get("GODWIT_TEST_PATIENCE", "60")))
-"""For what nobody promised to be quick: only what never comes takes so long."""
+"""For what need not be quick: only what never comes takes so long."""
 _POLL_SECONDS = 0.005
 
 

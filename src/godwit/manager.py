@@ -349,7 +349,7 @@ class MessageQueueManager(ConsumerRegistration):
     # Watching
 
     async def instances(self, queue: str | None = None) -> list[ConsumerInstance]:
-        """Return every consumer instance heard of within the last hour, and how it does."""
+        """Return every consumer instance that wrote a heartbeat within the last hour, and how it does."""
         return await self.monitoring.instances(queue)
 
     def on_alert(self, sink: Sink) -> Sink:

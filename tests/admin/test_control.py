@@ -134,7 +134,7 @@ async def test_running_workers_obey_a_pause_and_its_end_within_two_seconds(kind:
         before, used = len(handled), time.process_time()
         await real_time(timedelta(seconds=0.5))
         assert len(handled) == before < 5_000
-        assert time.process_time() - used < 0.25  # what waits behind a pause keeps nobody busy
+        assert time.process_time() - used < 0.25  # what waits behind a pause keeps no worker busy
         resumed_at = calm()
         await mq.control.resume(Q)
         await eventually(lambda: len(handled) > before, what="a resumed worker")

@@ -27,7 +27,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 async def harness(tmp_path: Path) -> Harness:
-    """Give a SQLite broker's file that holds a little, with nobody using it."""
+    """Give a SQLite broker's file that holds a little, which no process uses."""
     harness = Harness("sqlite", tmp_path, live=True)
     await harness.start()
     await harness.declare("default")

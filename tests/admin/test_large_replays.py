@@ -86,7 +86,7 @@ async def test_a_cancelled_replay_stops_between_two_steps(memory: MemoryBroker) 
 
 
 class EndlessLetters:
-    """A stand-in for a broker whose letters exist only while somebody looks at them."""
+    """A stand-in for a broker whose letters exist only while they are read."""
 
     def __init__(self, count: int, body: bytes) -> None:
         self.count, self.body, self.replayed = count, body, 0

@@ -226,7 +226,7 @@ class Harness:
         return from_ms(self.now_ms + milliseconds(later))
 
     async def let_pass(self, duration: timedelta) -> None:
-        """Move time on while somebody looks after the queues all along, so that there is no outage."""
+        """Move time on while the queues are maintained all along, so that there is no outage."""
         left = duration
         while left > timedelta(0):
             await self._move(min(left, STEP))
@@ -234,7 +234,7 @@ class Harness:
             left -= STEP
 
     async def outage(self, duration: timedelta) -> None:
-        """Move time on while nobody looks after anything.
+        """Move time on while nothing is maintained.
 
         Of real time five leases at most: whether a gap is longer than the lease is all that brokers go by.
         """

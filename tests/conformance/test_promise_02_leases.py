@@ -1,4 +1,4 @@
-"""Promise 2: while a lease holds nobody else gets the message."""
+"""Promise 2: while a lease holds no other worker gets the message."""
 
 from __future__ import annotations
 

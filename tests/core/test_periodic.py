@@ -14,7 +14,7 @@ AWAY = BrokerUnavailable("redis://h.test", "refused", "Start it.")
 
 
 class Steps:
-    """A step that ends as it is told, turn by turn, and closes the broker afterwards."""
+    """A step with an ending for each turn, which it takes in order, and closes the broker afterwards."""
 
     def __init__(self, *endings: BaseException | timedelta | None) -> None:
         self.endings, self.turns, self.unanswered = endings, 0, 0

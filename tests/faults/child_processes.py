@@ -43,7 +43,7 @@ class ChildProcesses:
         os.kill(member.pid, number)
 
     def kill_all(self) -> None:
-        """End whoever is left."""
+        """End the processes that are left."""
         for member in self.members:
             if member.is_alive():
                 member.kill()

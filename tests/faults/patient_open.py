@@ -1,4 +1,4 @@
-"""Opening a broker that may be away just now: whoever starts while it is down waits for it."""
+"""Opening a broker that may be away just now: a process that starts while it is down waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from godwit.core.errors import BrokerUnavailable
 from tests.waiting import real_time
 
 OUTAGE_SECONDS = 60.0
-"""How long anybody outlasts a broker that is away."""
+"""How long a process outlasts a broker that is away."""
 PAUSE = timedelta(milliseconds=50)
 
 

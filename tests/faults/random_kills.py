@@ -54,7 +54,7 @@ class RandomKills:
         self.url = self.url or url_of(self.place)
 
     def begin(self) -> None:
-        """Start everybody."""
+        """Start all processes."""
         for number in range(self.publishers):
             self._publisher(f"p{number}")
         for _ in range(self.workers):
@@ -84,7 +84,7 @@ class RandomKills:
         )
 
     def written(self) -> int:
-        """Return how much everybody has written down: the storm's progress."""
+        """Return how much all processes have written down: the storm's progress."""
         return sum(path.stat().st_size for kind in ("publisher", "worker") for path in self.place.glob(f"*.{kind}"))
 
     def publishing(self) -> bool:
@@ -92,7 +92,7 @@ class RandomKills:
         return any(self._running[name].is_alive() for name in self._running if name.startswith("p"))
 
     def kill_one(self) -> None:
-        """Kill somebody at random and start a successor: a publisher goes on, a worker is a new one."""
+        """Kill a process at random and start a successor: a publisher goes on, a worker is a new one."""
         if self.broker_kill is not None and self.random.random() < self.broker_share:
             self.broker_kill()
             self.broker_kills += 1
@@ -123,7 +123,7 @@ class RandomKills:
                 return
 
     async def end(self, harness: Harness, *, within: timedelta = timedelta(seconds=60)) -> Reconciliation:
-        """Let everything be done, stop everybody, and judge."""
+        """Let everything be done, stop all processes, and judge."""
         publishers = [member for name, member in self._running.items() if name.startswith("p")]
         await self.children.finished(*publishers, within=within)
 

@@ -16,7 +16,7 @@ from tests.conformance.harness import Harness, Q, Row
 
 DATABASE = "godwit.db"
 TOLD = 3
-"""How many repetitions without a death are told in full."""
+"""How many repetitions without a death are shown in full."""
 
 
 def url_of(place: Path) -> str:

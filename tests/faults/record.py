@@ -1,4 +1,4 @@
-"""What a process has seen, written down outside Godwit: whoever is killed leaves a true record behind."""
+"""What a process has seen, written down outside Godwit: a killed process leaves a true record behind."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def lines_of(records: dict[str, list[list[Any]]], *kinds: str) -> Iterator[list[
 
 
 def raised(flag: Path) -> bool:
-    """Say whether somebody has made this file."""
+    """Say whether a process has made this file."""
     return flag.exists()

@@ -94,7 +94,7 @@ class Life:
         assert await self.broker.maintain() > 0  # feeds the dead letter queue
 
     async def lose_a_pull(self) -> None:
-        """Let a pull be carried out for somebody who is gone when its answer comes."""
+        """Let a pull be carried out for a caller that is gone when its answer comes."""
         if self.place is None:  # a broker whose pull has no moment in which it could be lost
             lost = await self.broker.pull(Q, MAIL, worker="gone", limit=MANY, lease=LONG)
             assert self.changed is not None

@@ -1,4 +1,4 @@
-"""kill -9 of anybody at any moment: nothing confirmed is lost, and repeated is only what the dead had in hand."""
+"""kill -9 of any process at any moment: nothing confirmed is lost, and repeated is only what the dead had in hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of messages nobody wants: BR-015, 016 and retention."""
+"""What becomes of messages that no subscriber wants: BR-015, 016 and retention."""
 
 from __future__ import annotations
 

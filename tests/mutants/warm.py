@@ -32,7 +32,7 @@ def run(place: str, environment: dict[str, str], arguments: list[str], output: s
 
 
 def main() -> None:
-    """Serve until nobody asks any more."""
+    """Serve until the pipe is closed."""
     for library in LIBRARIES:
         importlib.import_module(library)
     for line in sys.stdin:

@@ -91,7 +91,7 @@ class Driver:
         assert self.batches >= batches, "\n".join(self.lines)
 
     def kill(self) -> None:
-        """End it and everything it started with -9, now; whoever has its number after its end is somebody else."""
+        """End it and everything it started with -9, now; its number may belong to another process after its end."""
         if self._ended:
             return
         for pid in () if self.over else (self._process.pid, *members(self._process.pid)):
@@ -194,7 +194,7 @@ def taken_over() -> Iterator[SparkSession | None]:
 
 @contextlib.contextmanager
 def _left() -> Iterator[tuple[Any, Any]]:
-    """Give the gateway to the JVM that this process was told of, and the context that is in it, if any."""
+    """Give the gateway to the JVM that the environment names, and the context that is in it, if any."""
     if PORT not in os.environ:
         yield None, None
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - the name it goes by in all examples
 
 from godwit.pipeline.spark.session import spark_session
 from tests.pipeline.drivers import release

@@ -56,7 +56,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a driver in the lasting JVM is told: what Spark keeps in its folder is in use there after its end."""
+        """The variables of a driver in the lasting JVM: what Spark keeps in its folder is used there after it."""
         own = self.folder / "tmp"
         own.mkdir(exist_ok=True)
         return {"TMPDIR": str(own)}

@@ -53,7 +53,7 @@ def campaign(**settings: Any) -> Campaign:
 
 
 def celebrated(born: date, year: int, leap: LeapDayRule) -> date | None:
-    """Say when somebody celebrates in a year, by another way than the one under test."""
+    """Say when a user celebrates in a year, by another way than the one under test."""
     try:
         return born.replace(year=year)
     except ValueError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - the name it goes by in all examples
 
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.errors import InvalidSetting, RowsRefused

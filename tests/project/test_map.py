@@ -17,6 +17,7 @@ SOURCE = ROOT / "src"
 _ROW = re.compile(r"^\| `?(?P<place>godwit/[^ |`]+)`? *\| (?P<job>.+?) *\|$", re.MULTILINE)
 _LISTED = re.compile(r"^    (?P<name>[a-z_]\w*) {2,}(?P<job>\S.*)$", re.MULTILINE)
 _UNLISTED = ("__init__", "__main__")
+VERBS = ["publish", "pull", "settle", "maintain", "declare", "dead_letters", "journal", "shared", "stats", "listen"]
 MAP = dict(_ROW.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")))
 
 
@@ -81,3 +82,17 @@ def test_the_command_prints_every_module_once() -> None:
     assert sorted(place for place in places if place.endswith(".py")) == sorted(
         modules | (MAP.keys() - LISTINGS.keys())
     )
+
+
+def test_every_broker_has_the_ten_verbs_where_the_table_says() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("\n### The ten verbs\n")[2].partition("\n- ")[0]
+    names, _, *rows = (
+        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines() if "|" in line
+    )
+    assert [row[0] for row in rows] == VERBS
+    for verb, *homes in rows:
+        for broker, home in zip(names[1:], homes, strict=True):
+            place = SOURCE / "godwit" / "brokers" / broker
+            own = verb if (place / verb).exists() or (place / f"{verb}.py").exists() else None
+            assert home == own or (own is None and (place / f"{home}.py").exists()), (broker, verb, home)

@@ -1,4 +1,4 @@
-"""Names and sizes: modules are nouns or verbs of the contract, public class names are unique, folders are small."""
+"""Names and sizes: modules are nouns or verbs, class names unique, folders small, constructors short."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ SOURCE: Final = ROOT / "src"
 NOUNS_IN_ING: Final = frozenset({"monitoring", "routing", "testing", "tracing"})
 """What these name is called so everywhere; every other word in -ing says that something is done, not what does it."""
 MODULES_IN_A_FOLDER: Final = 15
+ARGUMENTS: Final = 7
+MANY_ARGUMENTS: Final = {
+    "BatchPublisher": 9, "MessageScheduler": 12, "PartitionedPublish": 8, "Puller": 13, "QueueProducer": 12,
+    "Taker": 9, "Ticker": 8, "WakeSubscriber": 9, "Worker": 9,
+}  # fmt: skip
+"""Constructors that still take more than they should; a number may only become smaller."""
 METAPHORS: Final = frozenset({"agenda", "books", "carer", "hands", "hub", "janitor", "parcel", "teller", "undertaker"})
 """Names that modules once had; a newcomer cannot guess what any of them does."""
 MODULES: Final = sorted(SOURCE.rglob("*.py"))
@@ -47,3 +53,17 @@ def test_a_folder_has_few_modules() -> None:
     counts = Counter(_place(path.parent) for path in MODULES if not path.stem.startswith("_"))
     large = {place: count for place, count in counts.items() if count > MODULES_IN_A_FOLDER}
     assert large == {}, "a package is missing: move what belongs together into one"
+
+
+def test_a_constructor_takes_few_arguments() -> None:
+    counts = {
+        node.name: len([*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]) - 1
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+    }
+    many = {name: count for name, count in counts.items() if count > MANY_ARGUMENTS.get(name, ARGUMENTS)}
+    assert many == {}, "give it a collaborator in place of what belongs together"
+    assert all(counts[name] > ARGUMENTS for name in MANY_ARGUMENTS), "this exception is not needed any more"

@@ -108,7 +108,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(gap=st.sampled_from(SHORT_MS), lease_ms=st.sampled_from((None, *LEASES_MS)))
     def nobody_looks(self, gap: int, lease_ms: int | None) -> None:
-        """Let time pass without anybody looking after the groups; workers may renew their leases meanwhile."""
+        """Let time pass while no process looks after the groups; workers may renew their leases meanwhile."""
         self.clock.advance(ms(gap))
         if lease_ms and self.held:
             self.both("extend", self.held, lease_ms)

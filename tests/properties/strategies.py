@@ -1,6 +1,6 @@
 """Queues, groups and messages as they may occur: numbers small enough to run into every limit, and extremes.
 
-Some names are as long as names can be, and some values such as nobody would choose: times before 1970 and without end,
+Some names are as long as names can be, and some values such as no user would choose: times before 1970 and without end,
 of no length and below nothing.
 """
 

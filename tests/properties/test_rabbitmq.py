@@ -183,7 +183,7 @@ class RabbitAgainstAModel(RuleBasedStateMachine):
 
     @rule(rare=_PICK)
     def restart(self, rare: int) -> None:
-        """Close and come back: what was held waits again, and that is nobody's failure."""
+        """Close and come back: what was held waits again, and that counts as no failure."""
         if rare == 0:
             self.run(self.harness.restart())
             for one in self.held:

@@ -121,7 +121,7 @@ class Working(Comparison):
     @precondition(lambda self: self.held)
     @rule(gap=st.sampled_from((700, 1_500)))
     def renew_before_an_outage(self, gap: int) -> None:
-        """Renew what is held by less than the time for which nobody looks after it: forgiven leases move."""
+        """Renew what is held by less than the time for which it is not maintained: forgiven leases move."""
         self.both("extend", self.held, 300)
         self.clock.advance(ms(gap))
         self.both("maintain")
@@ -129,7 +129,7 @@ class Working(Comparison):
     @precondition(lambda self: self.held)
     @rule(steps=st.sampled_from((0, 4, 8)))
     def crash(self, steps: int) -> None:
-        """Forget what was held: nobody will say a word about it, and its leases may run out at once."""
+        """Forget what was held: it will not be settled, and its leases may run out at once."""
         self.held.clear()
         self.seen["crash"] += 1
         if steps:

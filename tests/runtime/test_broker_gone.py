@@ -66,7 +66,7 @@ async def test_gone_in_the_middle_for_longer_than_a_lease_repeats_nothing(
     lock = FileLock(tmp_path / "shop.db.lock")
     with sample.worker(target=HANDLER_FORMS, seconds=1.0):
         await eventually(lambda: len(sample.recorded("begin")) == 5, within=STARTED)
-        lock.acquire()  # nobody can write: no renewal, no settlement, no pull
+        lock.acquire()  # no worker can write: no renewal, no settlement, no pull
         try:
             await eventually(lambda: len(sample.recorded("end")) == 5)
             await real_time(timedelta(seconds=2.5))  # the leases are of one second

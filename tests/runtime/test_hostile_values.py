@@ -28,7 +28,7 @@ NUMBERS: Final = count()
 
 @pytest.fixture
 async def mq(tmp_path: Path) -> AsyncIterator[MessageQueueManager]:
-    """Give a manager with a store, whose queue `orders` nobody works on."""
+    """Give a manager with a store, whose queue `orders` has no worker."""
     manager = MessageQueueManager.from_url(f"sqlite:///{tmp_path}/orders.db")
 
     @manager.consumer("orders")

@@ -22,7 +22,7 @@ OFTEN = timedelta(milliseconds=5)
 
 
 class Counted(InFlight):
-    """Counts how often somebody asks what to renew."""
+    """Counts how often it is asked what to renew."""
 
     asked = 0
 

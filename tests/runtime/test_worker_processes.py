@@ -61,7 +61,7 @@ async def test_what_a_worker_did_is_recorded_for_other_processes_within_a_second
     async with connect_store(sample.url) as store:
 
         async def is_recorded(name: str) -> bool:
-            found = await store.messages.status(name)  # nobody is asked to record it
+            found = await store.messages.status(name)  # nothing asks for it to be recorded
             return found is not None and found.status is Status.COMPLETED
 
         lags = []

@@ -57,7 +57,7 @@ class SampleWorkers:
             process.wait(120)
 
     async def freeze(self, process: subprocess.Popen[bytes]) -> None:
-        """Stop a process while it holds neither the file nor its lock: it would hold up everybody who writes."""
+        """Stop a process while it holds neither the file nor its lock: it would hold up all that write."""
         while True:
             process.send_signal(signal.SIGSTOP)
             await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)

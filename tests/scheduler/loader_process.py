@@ -1,4 +1,4 @@
-"""A process that loads a campaign, and dies where it is told to."""
+"""A process that loads a campaign, and dies at the fault point it is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scheduler process of the tests: ticks by a clock that the test sets, and dies where it is told to."""
+"""A scheduler process of the tests: ticks by a clock that the test sets, and dies at the fault point it is given."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def open_manager(folder: Path, store_url: str, name: str) -> MessageQueueManager
 
 
 def work(folder: Path, store_url: str, name: str, fault: str = "") -> None:
-    """Be a scheduler until somebody kills it."""
+    """Be a scheduler until it is killed."""
     point = killer(fault)
     for module in (sender, ticker, postgres_schedules, sqlite_schedules):
         module.fault_point = point  # type: ignore[attr-defined, unused-ignore]

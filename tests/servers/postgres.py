@@ -185,7 +185,7 @@ def postgres_server(**settings: str) -> Iterator[PostgresServer]:
         yield server
     finally:
         if server is not None:
-            server.kill()  # nobody reads its data again
+            server.kill()  # its data is not read again
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Server processes of one test run: private folders, free loopback ports, pids that we started and nobody else's."""
+"""Server processes of one test run: private folders, free loopback ports, and only pids that we started."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SERVER_PORTS = 10_000, 32_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many different ports that nobody uses.
+    """Return so many different ports that are free.
 
     They are not of those that the system gives to connections: one of these could take a port before its server does.
     """
@@ -49,7 +49,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def accepts(port: int) -> bool:
-    """Say whether somebody listens on a port."""
+    """Say whether a process listens on a port."""
     try:
         with socket.create_connection((HOST, port), timeout=0.5):
             return True

@@ -1,7 +1,7 @@
 """Private RabbitMQ nodes: own home, own epmd, own ports and folders; killed and started again in place.
 
 A node is an Erlang VM. `rabbitmq-server` becomes it, as under systemd, so that the pid we start is the one to kill.
-epmd, the Erlang port mapper, would outlive everybody: each cluster runs one of its own in the foreground.
+epmd, the Erlang port mapper, would outlive all nodes: each cluster runs one of its own in the foreground.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tests.servers.session_servers import lasting
 
 Program = Literal["redis", "valkey"]
 STARTS = 5
-"""How often another port is tried when somebody took ours between finding and binding it."""
+"""How often another port is tried when another process took ours between finding and binding it."""
 TAKEN = "Address already in use"
 
 
@@ -91,7 +91,7 @@ class RedisServer:
         """Kill it and start it again, but not while its disk lags behind.
 
         With `everysec` Redis goes on answering without writing while an earlier sync takes longer than a second. A kill
-        in that time costs what docs/howto/redis.md says; whoever crashes a server here judges the broker, not the disk.
+        in that time costs what docs/howto/redis.md says; a crash here judges the broker, not the disk.
         """
         with self.client() as client:
             while client.info("persistence")["aof_pending_bio_fsync"]:
@@ -169,7 +169,7 @@ def redis_server(
         yield server
     finally:
         if server is not None:
-            server.kill()  # nobody reads its data again
+            server.kill()  # its data is not read again
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -23,7 +23,7 @@ FAILOVER_TIMEOUT_MS = 2_000
 UNDER_LOAD = 10_000_000
 """Bytes that a replica may be behind when there is a lot to do."""
 NEVER_MS = 60_000
-"""For a master that nobody kills: a machine that is busy is no reason to name another."""
+"""For a master that is not killed: a machine that is busy is no reason to name another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def _sentinel(program: Program, port: int, ports: Sequence[int], settings: Seque
 
 @dataclass(frozen=True, kw_only=True)
 class RedisPair:
-    """A master and its replica, which nobody watches."""
+    """A master and its replica, without sentinels."""
 
     master: RedisServer
     replica: RedisServer

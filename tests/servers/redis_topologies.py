@@ -40,7 +40,7 @@ def until(condition: Callable[[], bool], what: str, *, seconds: float = SETTLE_S
 
 
 def on_free_ports(stack: contextlib.ExitStack, begin: Callable[[contextlib.ExitStack], T]) -> T:
-    """Start servers that have each other's ports in their files; on other ports when somebody took one meanwhile."""
+    """Start servers that have each other's ports in their files; on other ports when one was taken meanwhile."""
     for attempt in range(1, STARTS + 1):
         with contextlib.ExitStack() as started:
             try:
@@ -78,5 +78,5 @@ def running(
         server.start()
         yield server
     finally:
-        server.kill()  # nobody reads its data again
+        server.kill()  # its data is not read again
         shutil.rmtree(folder, ignore_errors=True)

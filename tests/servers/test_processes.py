@@ -46,7 +46,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def lives(pid: int) -> bool:
-    """Say whether a process runs; a dead one that nobody asked for yet does not."""
+    """Say whether a process runs; a dead one that was not waited for yet does not."""
     with contextlib.suppress(OSError):
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         return state not in "ZX"
@@ -103,6 +103,6 @@ async def test_a_server_outlives_the_thread_that_started_it() -> None:
 
 
 def test_nothing_starts_below_a_process_that_ended_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "getpid", os.getppid)  # the new process finds another parent than it was told of
+    monkeypatch.setattr(os, "getpid", os.getppid)  # the new process finds another parent than it expects
     assert start(["touch", tmp_path / "started"], tmp_path / "log").wait() != 0
     assert not (tmp_path / "started").exists()

@@ -63,8 +63,7 @@ def full_collector(clock: ManualClock | None = None) -> QueueMetricsCollector:
     collector.consumers("orders", "billing", 2)
     collector.consumer_health("billing", "host-1", healthy=True)
     collector.connection("memory", up=True)
-    collector.channel_opened()
-    collector.channel_closed()
+    collector.channels(1, 1)
     collector.scheduler(last_tick_ms=1_750_000_000_000, lag_seconds=0.5, backlog=7)
     return collector
 

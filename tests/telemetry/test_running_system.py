@@ -93,7 +93,7 @@ def worker(tmp_path: Path, *options: str, **environment: str) -> Iterator[subpro
 
 
 def address_of(broker: str, place: Path) -> str:
-    """Return the URL of a broker that nobody used yet."""
+    """Return the URL of a broker without any queue."""
     if broker == "redis":
         return fresh().url
     if broker == "rabbitmq":
@@ -208,7 +208,7 @@ async def test_alerts_reach_log_webhook_and_callables_once_for_all_processes_and
             await eventually(lambda: len(hooked.got) == 1 and len(heard) == 1)
             told = json.loads(hooked.got[0][2])
             assert (told["name"], told["value"], told["threshold"]) == ("HIGH_QUEUE_DEPTH", 4, 3)
-            # Around the threshold nothing is told: it clears below 80 % of it, and only after three looks.
+            # Around the threshold no alert is sent: it clears below 80 % of it, and only after three looks.
             for delivery in await mq.dequeue(ORDERS, limit=1):
                 await mq.acknowledge_message(delivery)
             await mq.enqueue(Message(queue=ORDERS))

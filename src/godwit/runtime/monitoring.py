@@ -87,7 +87,7 @@ class Monitoring:
             self._metrics.consumer_health(instance.group, instance.id, instance.status is not InstanceStatus.FAILED)
 
     async def instances(self, queue: str | None = None) -> list[ConsumerInstance]:
-        """Return every consumer instance heard of within the last hour, and how it does."""
+        """Return every consumer instance that wrote a heartbeat within the last hour, and how it does."""
         return await instances(self._broker.shared, self._clock, queue)
 
     def _monitor(self, version: str) -> QueueMonitor:

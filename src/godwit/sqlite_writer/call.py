@@ -56,5 +56,5 @@ class WriterCall:
         return not self.abandoned and not self.future.cancelled()
 
 
-NOBODY: Final[ThreadFuture[Any]] = ThreadFuture()
+NO_CALLER: Final[ThreadFuture[Any]] = ThreadFuture()
 """The future of calls whose callers look for themselves."""

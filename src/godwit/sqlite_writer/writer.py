@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from godwit.sqlite_writer.call import NOBODY, Step, WriterCall
+from godwit.sqlite_writer.call import NO_CALLER, Step, WriterCall
 from godwit.sqlite_writer.writer_thread import FileOwner, WriterThread
 
 TOGETHER: Final = 8
@@ -63,7 +63,7 @@ class SqliteWriter:
         for the disk too, so it stays on the thread unless the last ones were quick.
         """
         quick = not durable or self.thread.disk_is_quick
-        call = WriterCall(name, step, NOBODY, durable=durable, lost=lost)
+        call = WriterCall(name, step, NO_CALLER, durable=durable, lost=lost)
         if quick:
             self._brief.append(call)
         try:

@@ -206,16 +206,6 @@ class QueueMetricsCollector:
         with self._lock:
             self._metric.connection.put((broker,), int(up))
 
-    def channel_opened(self) -> None:
-        """Count a channel or connection to the broker."""
-        with self._lock:
-            self._metric.channel_opens.add((), 1)
-
-    def channel_closed(self) -> None:
-        """Count the end of a channel or connection."""
-        with self._lock:
-            self._metric.channel_closes.add((), 1)
-
     def channels(self, opened: int, closed: int) -> None:
         """Take how many channels or connections a broker opened and closed, as it counts them itself."""
         with self._lock:
@@ -303,7 +293,7 @@ class QueueMetricsCollector:
             return tuple(self._recent.queues)
 
     def producer_rates(self) -> dict[str, float]:
-        """Return the messages per second of every producer heard of."""
+        """Return the messages per second of every producer that reported."""
         with self._lock:
             self._count_alone()
             return self._recent.producer_rates()

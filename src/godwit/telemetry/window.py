@@ -28,7 +28,7 @@ MONOTONIC_CLOCK: Final = MonotonicClock()
 class Window:
     """Several sums side by side, each bucket a row of `sums`; a bucket is forgotten as a whole.
 
-    `since_ms` is when counting began: a window made for a name that was first heard of later covers that time as well.
+    `since_ms` is when counting began: a window made for a name that first came up later covers that time as well.
     """
 
     def __init__(self, *, columns: int, clock: Clock, since_ms: int, length: timedelta = WINDOW) -> None:

@@ -1,4 +1,4 @@
-"""Three nodes: the leader of a quorum queue dies while messages are published and consumed, and nobody notices much."""
+"""Three nodes: the leader of a quorum queue dies during publishing and consuming, and clients notice little."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def is_free(ledger: LedgerFile) -> bool:
 
 
 def values(ledger: LedgerFile) -> int:
-    """Count what somebody else sees."""
+    """Count what another connection sees."""
     with closing(sqlite3.connect(ledger.path)) as other:
         return int(other.execute("SELECT count(*) FROM shared").fetchone()[0])
 

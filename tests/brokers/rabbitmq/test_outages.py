@@ -1,4 +1,4 @@
-"""A server that goes away and comes back: clients go on by themselves, nothing confirmed is lost, nobody is blamed."""
+"""A server that goes away and comes back: clients go on by themselves, nothing is lost, no worker is blamed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNORDERED = GroupSpec(name=G, max_crashes=None)
 async def test_a_restart_of_the_server_under_load_loses_nothing_and_clients_go_on_within_10_seconds(
     rabbit: Harness, node: RabbitNode
 ) -> None:
-    """Clients work on one queue; on another somebody holds a message that a single crash would make poison."""
+    """Clients work on one queue; on another a worker holds a message that a single crash would make poison."""
     await rabbit.declare()
     await rabbit.declare(GroupSpec(name=G, max_crashes=1), queue="guarded")
     await rabbit.publish("held", queue="guarded")

@@ -53,7 +53,7 @@ async def test_three_crashes_isolate_a_message_as_poison(
 
 
 async def test_scheduler_runs_twice(rabbit: Harness) -> None:
-    """The second run publishes the same messages again; nobody is sent to twice."""
+    """The second run publishes the same messages again; no user gets two."""
     await rabbit.declare()
     due = [f"birthday-{user}" for user in range(40)]
     first = await rabbit.publish(*due)

@@ -1,4 +1,4 @@
-"""A pull that waits on the server: a message comes without another round trip, and nothing is left with nobody."""
+"""A pull that waits on the server: a message comes without another round trip, and no message is left behind."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ async def test_reading_on_from_any_position_gives_every_row_once_and_in_order(se
 
 
 class Trimming(ScriptRunner):
-    """A way to the server on which somebody trims the journal after the first page of every read."""
+    """A way to the server on which the journal is trimmed after the first page of every read."""
 
     def __init__(self, reach: ScriptRunner, server: RedisServer, keep_from: int) -> None:
         self.__dict__.update(reach.__dict__)

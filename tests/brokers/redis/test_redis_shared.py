@@ -1,4 +1,4 @@
-"""Shared values on Redis: nobody pays for what others keep there."""
+"""Shared values on Redis: the values of one prefix cost the readers of another nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOON: Final = timedelta(milliseconds=1)
 
 def test_all_keys_of_shared_values_are_in_one_slot_and_have_our_name() -> None:
     assert len({key_slot(key.encode()) for key in keys.SHARED}) == 1
-    assert all(key.startswith("godwit:") for key in keys.SHARED)  # what users are told to permit
+    assert all(key.startswith("godwit:") for key in keys.SHARED)  # what the documents ask users to permit
 
 
 async def test_looking_for_some_values_reads_no_others() -> None:

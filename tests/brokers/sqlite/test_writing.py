@@ -83,7 +83,7 @@ async def test_others_go_on_while_a_publish_waits_for_the_disk(tmp_path: Path, m
         await broker.publish(envelopes(1))
         seen = watch_the_disk(monkeypatch, path)
         await broker.publish(envelopes(1, "n"))
-    # Committed, so that the disk's answer covers it, and nobody is kept out meanwhile.
+    # Committed, so that the disk's answer covers it, and no writer is kept out meanwhile.
     assert seen == [(2, True)]
 
 

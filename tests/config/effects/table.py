@@ -1,7 +1,7 @@
 """One entry per environment variable of the specifications: what setting it changes in the running system.
 
 An entry is a function that sets the variable (in its own unit, to something else than its default), runs the system and
-looks. Whoever gives a variable its effect writes its entry.
+looks. A variable gets its entry together with its effect.
 """
 
 from __future__ import annotations

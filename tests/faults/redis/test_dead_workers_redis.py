@@ -1,4 +1,4 @@
-"""A dead worker's messages run again soon, however long the queue is; a restart of the server makes nobody guilty."""
+"""A dead worker's messages run again soon, also in a long queue; a restart of the server is no worker's crash."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ PARTLY = {"redis.after_cancel"}
 
 
 class LongerLife(Life):
-    """Ends with messages that are ready at once, acks in a group without order, and one for which somebody waits.
+    """Ends with messages that are ready at once, acks in a group without order, and one for which a worker waits.
 
     All of them have fast scripts.
     """

@@ -153,7 +153,7 @@ async def test_the_status_is_known_within_a_second_of_the_transition(
 
 
 async def _lag(mq: MessageQueueManager, message_id: MessageId) -> float:
-    """Return how many seconds pass until the tables know that a message is done; nobody asks for it to be recorded."""
+    """Return how many seconds pass until the tables know that a message is done; no call asks for it to be recorded."""
     assert mq.store is not None
     began = calm()
     while (found := await mq.store.messages.status(message_id)) is None or found.status is not Status.COMPLETED:

@@ -176,7 +176,7 @@ async def test_two_forwarders_do_not_publish_one_key_at_once(mq: MessageQueueMan
 async def test_published_long_ago_and_not_confirmed_is_looked_up_first(
     mq: MessageQueueManager, harness: StoreHarness, run: Run
 ) -> None:
-    """A forwarder died after publishing, and nobody came before the broker had forgotten the id."""
+    """A forwarder died after publishing, and no other came before the broker had forgotten the id."""
     async with mq:
         await mq.broker.declare(
             type(mq.settings.queue("orders").spec)(name="orders", dedup_window=timedelta(milliseconds=1))

@@ -179,7 +179,7 @@ def _health(facts: SqliteFacts) -> Finding:
             "health",
             f"the file is damaged: {facts.broken}",
             "Messages may be unreadable, and further writes can make it worse.",
-            "Stop everybody who uses it and restore a backup (godwit backup makes one).",
+            "Stop all processes that use it and restore a backup (godwit backup makes one).",
         )
     if not facts.checked:
         return note(
@@ -198,7 +198,7 @@ def _mode(facts: SqliteFacts) -> Finding:
             "journal mode",
             facts.mode,
             "Without a write-ahead log readers and the writer wait for each other; some other tool has changed it.",
-            "Open it once with Godwit while nobody else uses it: it goes back to WAL by itself.",
+            "Open it once with Godwit while no other process uses it: it goes back to WAL by itself.",
         )
     return ok("journal mode", "wal; publishes wait for the disk, pulls and settlements leave the log to the kernel")
 
@@ -238,7 +238,7 @@ def _log(facts: SqliteFacts) -> Finding:
         return warning(
             "write-ahead log",
             size(facts.log_bytes),
-            f"Godwit empties it above {size(LOG_BYTES)}; it grows past that only while somebody reads for a long time.",
+            f"Godwit empties it above {size(LOG_BYTES)}; it grows past that only while one reads for a long time.",
             "Look for a tool that keeps a transaction open on the file (sqlite3, a backup script) and end it.",
         )
     return ok("write-ahead log", size(facts.log_bytes))
@@ -266,7 +266,7 @@ def _pages(facts: SqliteFacts) -> Finding:
             "room inside",
             found,
             "A backlog has been here. The room is used again before the file grows, so this costs only disk.",
-            "To give it back: stop everybody, then sqlite3 FILE 'VACUUM'.",
+            "To give it back: stop all its processes, then sqlite3 FILE 'VACUUM'.",
         )
     return ok("room inside", found)
 

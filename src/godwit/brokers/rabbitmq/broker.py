@@ -362,7 +362,7 @@ class RabbitMQBroker:
             remedy = "Godwit reconnects by itself; repeat the call (a publish is recognised by its ids)."
             raise BrokerUnavailable(self.address.shown, f"the connection was lost ({error})", remedy) from error
         except ServerRefused as error:
-            remedy = "Declare the queue again if somebody removed it from the server; otherwise see the server's log."
+            remedy = "Declare the queue again if it was removed from the server; otherwise see the server's log."
             raise BrokerUnavailable(self.address.shown, str(error), remedy) from error
 
 

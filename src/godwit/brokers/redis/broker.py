@@ -106,11 +106,6 @@ class RedisBroker:
         return self._servers.busy_connections
 
     @property
-    def pulls_on_server(self) -> int:
-        """How many pulls wait on the server for a message that comes alone."""
-        return 0 if self._listeners is None else self._listeners.parked
-
-    @property
     def connection_counts(self) -> ChannelCounts:
         """Connections that this process opened to Redis so far, and how many of them have ended."""
         return ChannelCounts(channel_opens=RedisConnection.opened, channel_closes=RedisConnection.ended)

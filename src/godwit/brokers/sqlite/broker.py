@@ -159,7 +159,7 @@ class SqliteBroker:
         """Wake those who wait, here and elsewhere; called on the thread that carried out the step."""
         if ready and not self._closed:
             self._wake_socket.ring(ready)
-            if self._listeners.anybody:
+            if self._listeners.any_there:
                 self._loop.call_soon_threadsafe(self._heard, ready)
 
     def _heard(self, names: set[str]) -> None:

@@ -161,7 +161,7 @@ class EffectHeld(GodwitError):
 
     @property
     def fact(self) -> str:
-        return f"The effect {shown(self.key)} is being made by somebody else, for {self.seconds:.1f} s at most"
+        return f"The effect {shown(self.key)} is being made by another holder, for {self.seconds:.1f} s at most"
 
     @property
     def remedy(self) -> str:

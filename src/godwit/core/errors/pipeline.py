@@ -53,7 +53,7 @@ class ManifestMoved(GodwitError):
 
     @property
     def remedy(self) -> str:
-        return "Somebody else compacted them; there is nothing left to do."
+        return "Another process compacted them; there is nothing left to do."
 
 
 class BodiesMissing(GodwitError):

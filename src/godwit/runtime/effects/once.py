@@ -114,12 +114,12 @@ class Once:
         await self._keep(former)
 
     async def outlast(self, running: asyncio.Future[Any]) -> None:
-        """Hold the key while that thread runs, which nobody waits for any more; then mark it by how it ended."""
+        """Hold the key while that thread runs, which no caller waits for any more; then mark it by how it ended."""
         while not running.done():
             await asyncio.wait([running], timeout=RUN_ON_HOLD.total_seconds() / 3)
             if not running.done():
                 await self._keep(self._holder)
-        while not await self._ended(running):  # noqa: ASYNC110 - the store tells nobody when it is back
+        while not await self._ended(running):  # noqa: ASYNC110 - the store does not say when it is back
             await asyncio.sleep(_STORE_PAUSE.total_seconds())
 
     async def _keep(self, former: str) -> None:

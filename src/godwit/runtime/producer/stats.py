@@ -127,6 +127,6 @@ class ProducerEntry:
 
 
 async def producers(shared: Shared) -> list[ProducerStats]:
-    """Return the producers of all processes that were heard of lately, by name."""
+    """Return the producers of all processes that wrote their entry lately, by name."""
     entries = await shared.scan(PRODUCER)
     return [_decoder.decode(entries[key].value) for key in sorted(entries)]

@@ -32,14 +32,14 @@ class Share(msgspec.Struct, frozen=True):
 
 def credits_of(mine: Share, members: Sequence[Share], balancing: LoadBalancing, cap: int | None) -> int:
     """Return how many messages a member may hold, at least one; `members` has all that are alive."""
-    everybody = sorted({mine, *members}, key=lambda one: one.name)
+    instances = sorted({mine, *members}, key=lambda one: one.name)
     if balancing is LoadBalancing.LEAST_CONNECTIONS:
         return mine.concurrency
     if cap is None:
-        smallest = min(one.concurrency for one in everybody)
+        smallest = min(one.concurrency for one in instances)
         return smallest if balancing is LoadBalancing.ROUND_ROBIN else mine.concurrency
-    weights = [1 if balancing is LoadBalancing.ROUND_ROBIN else one.concurrency for one in everybody]
-    return max(1, min(mine.concurrency, _portions(cap, weights)[everybody.index(mine)]))
+    weights = [1 if balancing is LoadBalancing.ROUND_ROBIN else one.concurrency for one in instances]
+    return max(1, min(mine.concurrency, _portions(cap, weights)[instances.index(mine)]))
 
 
 def _portions(cap: int, weights: Sequence[int]) -> list[int]:

@@ -14,7 +14,7 @@ from godwit.runtime.worker.heartbeat import MISSED_BEATS, ConsumerInstance, Inst
 
 SUMMARY_EVERY: Final = timedelta(minutes=1)
 RECENT_BEATS: Final = 10 * MISSED_BEATS
-"""A peer that has been silent for longer was logged by whoever maintained the broker then."""
+"""A peer that has been silent for longer was logged by the worker that maintained the broker then."""
 
 log = get_logger(__name__)
 
@@ -46,7 +46,7 @@ class WorkerLog:
         log.info("worker stopped", worker=self._name, processed=self._counts.processed, handed_back=handed_back)
 
     def settled(self, ended: Sequence[Delivery], settlements: Sequence[Settlement]) -> None:
-        """Log each success, where anybody wants to know."""
+        """Log each success where DEBUG is on."""
         if log.wants_debug:
             for delivery, settlement in zip(ended, settlements, strict=True):
                 if isinstance(settlement, Ack):

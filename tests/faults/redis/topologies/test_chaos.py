@@ -167,6 +167,6 @@ def unexplained(place: Path, victims: set[str], kills: Sequence[int]) -> list[st
 
 
 def longest_gap_seconds(place: Path) -> float:
-    """Return the longest time in which nobody got anything, from the first message to the last."""
+    """Return the longest time in which no worker got anything, from the first message to the last."""
     times: list[int] = sorted(line[4] for line in lines_of(read_all(place, "worker"), "delivered"))
     return max(pause(earlier, later) for earlier, later in pairwise(times))

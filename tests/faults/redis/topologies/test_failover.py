@@ -95,7 +95,7 @@ async def test_publishers_and_workers_go_on_after_a_failover_and_nothing_confirm
 async def publish_until_unsure(
     broker: RedisBroker, queue: str, record: Path, first: int, last: int
 ) -> NotReplicated | None:
-    """Publish large messages, writing down each that is confirmed; return what the first one is told that is not."""
+    """Publish large messages, writing down each that is confirmed; return the error of the first one that is not."""
     seen = Record(record)
     for number in range(first, last):
         envelope = Envelope(MessageId(f"m{number}"), queue, LARGE, len(LARGE), 0)
@@ -160,7 +160,7 @@ async def drained(broker: RedisBroker, queue: QueueName) -> set[str]:
 
 
 async def test_one_replica_of_two_is_not_enough_when_the_other_is_promoted() -> None:
-    # The sentinels choose the one they are told to prefer, whatever it lacks.
+    # The sentinels choose the one with the highest priority, whatever it lacks.
     with redis_sentinels(replica_lines=[("replica-priority 1",), ()]) as group:
         async with RedisBroker(group.url) as broker:
             await broker.declare(QueueSpec(name=Q, min_replicas=1))

@@ -96,7 +96,7 @@ def growth(facts: RedisFacts) -> Finding:
         return warning(
             check,
             f"{found}; the last fork for a rewrite stopped the server for {seconds_in_words(fork)}",
-            "The server answers nobody while it forks; the time grows with its memory.",
+            "The server answers no client while it forks; the time grows with its memory.",
             "Keep backlogs and journals small, turn transparent huge pages off, or use smaller servers.",
         )
     if not rate or every is None:
@@ -128,7 +128,7 @@ def connections(facts: RedisFacts) -> Finding:
         return warning(
             check,
             f"{found}; {refused:,} refused since the start",
-            "Somebody was refused because all connections were taken.",
+            "Clients were refused because all connections were taken.",
             "CONFIG SET maxclients higher, and look for clients that leak connections (CLIENT LIST).",
         )
     if 0 < timeout < SHORTEST_TIMEOUT:

@@ -67,8 +67,8 @@ def persistence(facts: RedisFacts) -> Finding:
         return problem(
             check,
             f"appendonly no: {kept}",
-            "When the server stops, every message accepted since the last snapshot is lost, although its publisher "
-            "was told that it is safe.",
+            "When the server stops, every message accepted since the last snapshot is lost, although its publish "
+            "was confirmed.",
             "CONFIG SET appendonly yes, and the same line in redis.conf (CONFIG REWRITE).",
         )
     if facts.info.get("aof_last_write_status", "ok") != "ok":
@@ -98,7 +98,7 @@ def fsync(facts: RedisFacts) -> Finding:
             check,
             "cannot be seen: CONFIG GET is refused",
             "Whether a power cut costs messages depends on appendfsync.",
-            "Ask whoever runs the server for appendfsync everysec or always.",
+            "Ask the server's operator for appendfsync everysec or always.",
         )
     if value == "no":
         return warning(
@@ -142,7 +142,7 @@ def eviction(facts: RedisFacts) -> Finding:
     return warning(
         check,
         f"{policy}, without a memory limit",
-        "It does nothing yet; as soon as somebody sets maxmemory the server deletes queues when it is full.",
+        "It does nothing yet; as soon as maxmemory is set the server deletes queues when it is full.",
         remedy,
     )
 

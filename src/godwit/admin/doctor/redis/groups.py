@@ -55,7 +55,7 @@ def judge(consumers: list[ConsumerFacts], streams: int, groups: int, stale: time
             CHECK,
             f"{found}; {sum(one.pending for one in holding):,} entries are held by {len(holding):,} silent consumers, "
             f"such as {worst.name!r} of {worst.group!r} on {worst.stream!r} for {_idle(worst)}",
-            "Nobody works on these entries. Godwit takes due leases back whenever somebody pulls or maintains a queue, "
+            "No consumer works on these entries. Godwit takes due leases back with every pull and every maintenance, "
             "so either no worker of that group has run since, or the group is not Godwit's.",
             "Run a worker for the group. A group of your own: XAUTOCLAIM the entries first; XGROUP DELCONSUMER alone "
             "loses them.",

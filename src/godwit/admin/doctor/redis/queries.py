@@ -28,7 +28,7 @@ async def ask(address: ServerAddress, *commands: tuple[str, ...]) -> list[Any]:
 
 async def ask_cluster(target: RedisUrl) -> tuple[ClusterFacts, dict[int, str]]:
     """Return what the first node that answers says, and the masters of all slots."""
-    problem: LinkLost | Refused = LinkLost("nobody was asked")
+    problem: LinkLost | Refused = LinkLost("no server was asked")
     for seed in target.seeds:
         try:
             nodes, slots = await ask(seed, ("CLUSTER", "NODES"), ("CLUSTER", "SLOTS"))
@@ -45,7 +45,7 @@ async def ask_sentinels(target: RedisUrl) -> tuple[SentinelFacts, str | None]:
     """Return what the sentinels say, and where the master is."""
     silent: list[str] = []
     answers: list[list[Any]] = []
-    problem: LinkLost | Refused = LinkLost("nobody was asked")
+    problem: LinkLost | Refused = LinkLost("no server was asked")
     name = target.master
     for seed in target.seeds:
         try:

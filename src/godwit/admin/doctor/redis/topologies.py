@@ -118,7 +118,7 @@ def sentinels(facts: SentinelFacts) -> Finding:
         return problem(
             "sentinels",
             f"{found}; no quorum: {facts.why_not}",
-            "When the master fails nobody takes its place.",
+            "When the master fails no replica takes its place.",
             "Start the missing sentinels (SENTINEL CKQUORUM says when it is enough), or lower the quorum.",
         )
     if facts.silent:
@@ -152,7 +152,7 @@ def hot_slot(
     shard = max(work, key=work.__getitem__)
     queue, partition = shard_parts(shard) or (shard, 0)
     slot, share = slot_of(keys.part(queue, "meta", partition)), work[shard] / total
-    found = f"slot {slot} ({shard} on {place_of.get(slot, 'nobody')}) has {share:.0%} of all transitions {when}"
+    found = f"slot {slot} ({shard} on {place_of.get(slot, 'no master')}) has {share:.0%} of all transitions {when}"
     if share >= HOT_SHARE:
         return warning(
             "hot slot",

@@ -41,11 +41,6 @@ def held_ticks(delay_ms: int) -> int:
     return max(1, min(ticks, MOST_TICKS))
 
 
-def held_ms(delay_ms: int) -> int:
-    """Return how long the levels hold a message that shall wait so long."""
-    return held_ticks(delay_ms) * UNIT_MS
-
-
 def hold_address(delay_ms: int, mark: str) -> tuple[str, str]:
     """Return the exchange and the routing key for a delay that ends at the queue with this mark."""
     ticks = held_ticks(delay_ms)

@@ -18,7 +18,7 @@ from godwit.brokers.rabbitmq.ledger.transaction import LedgerTransaction
 from godwit.core.clock import Clock
 from godwit.core.errors import BrokerBusy, BrokerClosed, BrokerUnavailable, StorageCorrupt, StorageFull, StorageTooNew
 from godwit.core.logs import get_logger
-from godwit.sqlite_writer.call import NOBODY, WriterCall
+from godwit.sqlite_writer.call import NO_CALLER, WriterCall
 from godwit.sqlite_writer.connection import BUSY_SECONDS, connect, prepare_writing
 from godwit.sqlite_writer.errors import ErrorTable, FileTrouble
 from godwit.sqlite_writer.write_ahead_log import CheckpointRules
@@ -95,7 +95,7 @@ class LedgerFile:
         writer = self._opened()
         if not durable:
             # It costs less than two changes of thread, and does not wait for the disk.
-            call = WriterCall("step", step, NOBODY)
+            call = WriterCall("step", step, NO_CALLER)
             writer.thread.at_once([call])
             if call.carried_out:
                 if call.error is not None:

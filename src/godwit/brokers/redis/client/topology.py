@@ -64,7 +64,7 @@ class Topology:
 
     def newness_of(self, asked: ServerAddress, answers: Sequence[Any]) -> tuple[int, int]:
         """Return how new answers are, the newest being the greatest; refuse those that say nothing."""
-        raise AssertionError(f"one server is where it is: nobody asks {asked.place} ({answers})")
+        raise AssertionError(f"one server is where it is: no other is asked, and {asked.place} was ({answers})")
 
     def learn(self, asked: ServerAddress, answers: Sequence[Any]) -> None:
         """Take the answers of one who was asked."""

@@ -182,11 +182,6 @@ class RedisListeners:
 
     # Pulls that wait on the server
 
-    @property
-    def parked(self) -> int:
-        """How many there are."""
-        return sum(ear.parked is not None for ear in self._ears.values())
-
     def _park(self, markers: Markers, server: ServerInfo) -> ParkedPull | None:
         """Return the pull of the listener that is woken next, when its place is certain."""
         place = next(iter(markers.values()))

@@ -55,7 +55,7 @@ class SqliteListeners:
         self._closed = False
 
     @property
-    def anybody(self) -> bool:
+    def any_there(self) -> bool:
         """Whether a pull listens; a new listener looks before it waits."""
         return bool(self._spots)
 
