@@ -13,6 +13,7 @@ from typing import Any, Final, Never, Self
 from godwit import __version__, config
 from godwit.admin.control import QueueControl
 from godwit.admin.dead_letters import DeadLetterQueueHandler
+from godwit.brokers.arguments import check_app_version
 from godwit.brokers.contract import NO_WAIT, Broker, Delivery
 from godwit.brokers.urls import connect_for
 from godwit.core.background import Background
@@ -75,6 +76,7 @@ class MessageQueueManager(ConsumerRegistration):
         self.broker = broker
         self.store = store
         self.settings = settings or Settings()
+        broker.app_version = check_app_version(self.settings.app_version) or broker.app_version
         self.metrics = QueueMetricsCollector(window=self.settings.monitoring.alert_window)
         self.tracer = open_tracer(enabled=self.settings.monitoring.tracing)
         self.schemas = Schemas()
@@ -95,7 +97,7 @@ class MessageQueueManager(ConsumerRegistration):
         self._background = Background("manager")
         self.monitoring = Monitoring(broker, self.settings, metrics=self.metrics, version=__version__, clock=clock)
         self.monitor = self.monitoring.monitor
-        self.dead_letters = DeadLetterQueueHandler(broker, check=self.schemas.check, clock=clock)
+        self.dead_letters = DeadLetterQueueHandler(broker, check=self.schemas.check, actor=self._name, clock=clock)
         self.control = QueueControl(broker, by=self._name, clock=clock)
         self.scheduler = MessageScheduler(
             broker,
@@ -103,7 +105,7 @@ class MessageQueueManager(ConsumerRegistration):
             prepare=lambda message: self.producer.prepare(message),  # noqa: PLW0108 # there is none before it is open
             publish=lambda message, deliver_at: self.enqueue(message, scheduled_at=deliver_at),
             settings=self.settings.scheduler,
-            window_of=lambda queue: self.settings.queue(queue).spec.dedup_window,
+            spec_of=lambda queue: self.settings.queue(queue).spec,
             name=self._name,
             retention=self.settings.monitoring.retention,
             ask=None if store is None else accepted_by(store.messages),
@@ -281,7 +283,7 @@ class MessageQueueManager(ConsumerRegistration):
 
     async def discard(self, queue: str, message_id: MessageId) -> bool:
         """Delete a message that waits, in all groups of its queue; say whether there was one."""
-        return await self.broker.cancel(QueueName(queue), message_id)
+        return await self.broker.cancel(QueueName(queue), message_id, actor=self._name)
 
     def transform(self, queue: str, change: Transform) -> None:
         """Let every message for a queue pass through a function before it is published."""

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from godwit.admin.control import Hold, QueueControl, holds
+from godwit.admin.control import Hold, QueueControl, holds, read_hold
 from godwit.brokers.contract import Broker, SharedEntry
 from godwit.brokers.memory import MemoryBroker
 from godwit.brokers.urls import connect
 from godwit.core.clock import ManualClock, from_ms
 from godwit.core.errors import BrokerUnavailable, GroupNotFound, QueueDraining, QueueNotFound
+from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.journal.vocabulary import HOLDS, Event
 from godwit.core.messages.envelope import seal_all
 from godwit.core.messages.message import Message
 from godwit.core.names import DEFAULT_GROUP, GroupName, QueueName
@@ -221,3 +223,43 @@ async def _refused(producer: QueueProducer) -> bool:
     except QueueDraining:
         return True
     return False
+
+
+async def asked(memory: MemoryBroker, *events: Event) -> list[tuple[str, str | None, str | None]]:
+    """Return event, group and actor of the rows that have an actor or could have one."""
+    rows = [row for chunk in await memory.journal.read(f"{Q}#0") for row in rows_of(decode_chunk(chunk), f"{Q}#0")]
+    return [(row["event"], row["group"], row["actor"]) for row in rows if row["event"] in events]
+
+
+async def test_what_holds_a_queue_back_is_journaled_with_who_did_it_and_only_when_it_changed(
+    memory: MemoryBroker,
+) -> None:
+    control = QueueControl(memory, by="ada")
+    await control.pause(Q, DEFAULT_GROUP, reason="the bank is down")
+    await control.pause(Q, DEFAULT_GROUP)
+    await control.drain(Q)
+    await control.resume(Q)
+    await control.resume(Q)
+    await QueueControl(memory, by="bob").resume(Q, DEFAULT_GROUP)
+    await control.purge(Q)
+    assert await asked(memory, *HOLDS) == [
+        ("paused", DEFAULT_GROUP, "ada"), ("draining", None, "ada"), ("resumed", None, "ada"),
+        ("resumed", DEFAULT_GROUP, "bob"),
+    ]  # fmt: skip
+    rows = [row for chunk in await memory.journal.read(f"{Q}#0") for row in rows_of(decode_chunk(chunk), f"{Q}#0")]
+    (hold,) = [row["body"] for row in rows if row["event"] == Event.PAUSED]
+    assert read_hold(hold).reason == "the bank is down"
+
+
+async def test_a_purge_names_who_did_it(memory: MemoryBroker) -> None:
+    await memory.publish(seal_all(messages("a", "b")))
+    await QueueControl(memory, by="ada").purge(Q)
+    assert await asked(memory, Event.PURGED) == [("purged", DEFAULT_GROUP, "ada")]
+
+
+async def test_what_outlived_its_queue_is_let_go_without_a_row(memory: MemoryBroker) -> None:
+    control = QueueControl(memory, by="ada")
+    await control.pause(Q)
+    await memory.remove(Q)
+    assert await control.resume(Q)
+    assert (await control.holds()).paused(Q) is None

@@ -20,7 +20,9 @@ from godwit.core.clock import ManualClock
 from godwit.core.errors import InvalidMessage, InvalidSetting, QueueFull
 from godwit.core.failures.failure import FailureKind
 from godwit.core.failures.retry import RetryPolicy, Strategy
+from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.messages.envelope import seal, seal_all
+from godwit.core.messages.marks import with_attributes
 from godwit.core.messages.message import Message, Routing, Scheduling
 from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -222,7 +224,7 @@ async def test_a_crash_between_publishing_and_discarding_publishes_nothing_twice
     handler = DeadLetterQueueHandler(broker)
     discard = broker.dead_letters.discard
 
-    async def crash(letters: Any) -> list[LetterId]:
+    async def crash(letters: Any, *, actor: str | None = None) -> list[LetterId]:
         raise RuntimeError("killed")
 
     broker.dead_letters.discard = crash  # type: ignore[method-assign]
@@ -363,3 +365,30 @@ async def test_a_message_given_up_by_hand_is_a_dead_letter_with_its_reason() -> 
     assert letter.dead_at_ms == mq.clock.now_ms()
     assert letter.errors[-1].message == "Permanent: out of stock"
     assert letter.envelope.id == MessageId("a")
+
+
+async def test_who_replays_edits_and_discards_is_in_the_journal(broker: Broker) -> None:
+    await bury_ids(broker, "a", "b", "c", "d", "e")
+    handler = DeadLetterQueueHandler(broker, actor="ada")
+    first, second, third, *_ = await letters_of(broker)
+    await handler.replay(first.id)
+    await handler.discard(second.id)
+    await handler.edit_and_replay(third.id, {"priority": 90})
+    await handler.replay_all(LetterFilter(name=Q, message_id="d"))
+    await handler.discard_all(LetterFilter(name=Q))
+    rows = [row for chunk in await broker.journal.read(f"{Q}#0") for row in rows_of(decode_chunk(chunk), f"{Q}#0")]
+    asked = [(row["event"], row["message_id"], row["actor"]) for row in rows if row["actor"] is not None]
+    assert asked == [
+        ("replayed", "a", "ada"), ("discarded", "b", "ada"), ("discarded", "c", "ada"), ("replayed", "d", "ada"),
+        ("discarded", "e", "ada"),
+    ]  # fmt: skip
+    assert {row["event"] for row in rows} >= {"replayed", "discarded"}
+
+
+async def test_an_edited_message_keeps_the_attributes_that_its_queue_wants_in_the_journal(broker: Broker) -> None:
+    message = Message(id=MessageId("a"), queue=Q, attributes={"tenant": "acme", "colour": "red"})
+    await bury(broker, [with_attributes(seal(message), message.attributes, ["tenant"])])
+    (letter,) = await letters_of(broker)
+    await DeadLetterQueueHandler(broker).edit_and_replay(letter.id, {"attributes": {"tenant": "umbrella"}})
+    (delivery,) = await taken(broker)
+    assert delivery.envelope.journal_attributes == '{"tenant":"umbrella"}'

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
+import getpass
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from godwit.brokers.urls import connect
+from godwit.core.journal.chunks import decode_chunk
 from tests.cli.terminal import Terminal
 from tests.project.specification import ROOT
 
@@ -150,3 +154,30 @@ def test_a_message_without_a_route_is_not_found(terminal: Terminal, tmp_path: Pa
 )
 def test_a_route_that_cannot_be_asked_for_is_bad_input(terminal: Terminal, words: tuple[str, ...]) -> None:
     assert terminal.error("route", *words, code=2)["remedy"]
+
+
+def actors(url: str) -> list[tuple[str, str | None]]:
+    """Return the events that an actor asked for, with its name."""
+
+    async def read() -> list[tuple[str, str | None]]:
+        async with connect(url) as broker:
+            chunks = [decode_chunk(chunk) for chunk in await broker.journal.read("orders#0")]
+        return [(chunk.event, chunk.actor) for chunk in chunks if chunk.actor is not None]
+
+    return asyncio.run(read())
+
+
+def test_the_journal_names_the_user_or_who_the_option_says(terminal: Terminal) -> None:
+    terminal.type("pause", "orders")
+    terminal.type("resume", "orders", "--actor", "ada")
+    terminal.type("drain", "orders", "--actor", "ada")
+    terminal.type("message", "discard", "orders", "order-1", "--actor", "ada")
+    terminal.type("purge", "orders", "--yes", "--actor", "ada")
+    assert actors(terminal.url) == [
+        ("paused", getpass.getuser()), ("resumed", "ada"), ("draining", "ada"), ("cancelled", "ada"), ("purged", "ada"),
+    ]  # fmt: skip
+
+
+def test_an_actor_that_no_journal_can_keep_is_refused(terminal: Terminal) -> None:
+    assert "actor" in str(terminal.error("purge", "orders", "--yes", "--actor", "a\nb", code=2))
+    assert actors(terminal.url) == []

@@ -52,6 +52,7 @@ def test_everything_a_queue_and_a_group_can_say_is_heard() -> None:
         journal_body = "on"
         journal_keep = "2d"
         journal_max_bytes = 1_000_000
+        journal_attributes = ["tenant", "region"]
         retry_policy.max_attempts = 4
         retry_policy.backoff_strategy = "linear"
         retry_policy.initial_delay = "100ms"
@@ -84,6 +85,7 @@ def test_everything_a_queue_and_a_group_can_say_is_heard() -> None:
     spec = queue.spec
     assert (spec.type, spec.priority, spec.max_size, spec.max_bytes) == (QueueType.BULK, 7, 10, 1000)
     assert (spec.max_delayed, spec.lanes, spec.journal_max_bytes) == (5, 1, 1_000_000)
+    assert spec.journal_attributes == ("tenant", "region")
     assert (spec.ttl, spec.dedup_window) == (timedelta(minutes=1), timedelta(hours=1))
     assert (spec.journal_body, spec.journal_keep) == (JournalBody.ON, timedelta(days=2))
     assert spec.dead_letter_queue == "dead"

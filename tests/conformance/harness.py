@@ -185,9 +185,10 @@ class Harness:
             await clear(self.broker)
         await self.stop()
 
-    async def another(self) -> Broker:
+    async def another(self, app_version: str | None = None) -> Broker:
         """Return a further client of the same backend."""
         broker = self._backend.open()
+        broker.app_version = app_version
         await broker.__aenter__()
         self._open.append(broker)
         return broker
@@ -206,10 +207,10 @@ class Harness:
         """How many connections of the client are in use, where it has any."""
         return int(getattr(self.broker, "busy_connections", 0))
 
-    async def restart(self) -> None:
-        """Close every client and come back as a new one."""
+    async def restart(self, app_version: str | None = None) -> None:
+        """Close every client and come back as a new one, of a version of its application."""
         await self.stop()
-        await self.start()
+        self.broker = await self.another(app_version)
 
     def gap(self, promise: int) -> bool:
         """Say whether the backend keeps this promise only in part, so that the weaker form is to be shown."""

@@ -9,7 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from godwit.core.journal.chunks import VERSION, decode_chunk, encode_chunk, rows_of
+from godwit.core.journal.chunks import (
+    VERSION,
+    decode_chunk,
+    encode_chunk,
+    encode_parts,
+    joined,
+    rows_of,
+    without_ending,
+)
 from godwit.core.journal.shards import Position, shard_name
 from godwit.core.journal.vocabulary import HEADER, LAYOUTS, Event
 
@@ -60,6 +68,41 @@ def test_a_chunk_of_version_1_is_still_read() -> None:
 
 def test_chunks_are_still_written_as_in_version_1() -> None:
     assert encode_chunk(*GOLDEN_CHUNK) == GOLDEN.read_bytes()
+
+
+def test_a_chunk_that_ends_with_its_rows_has_no_actor_and_no_version() -> None:
+    (row, _) = rows_of(decode_chunk(GOLDEN.read_bytes()), "orders#0")
+    assert (row["actor"], row["app_version"]) == (None, None)
+
+
+@pytest.mark.parametrize("ending", [("ann", None), (None, "2.1"), ("ann", "2.1"), (None, None)])
+def test_actor_and_version_follow_the_rows_where_there_are_any(ending: tuple[str | None, str | None]) -> None:
+    whole: Any = (*GOLDEN_CHUNK, *ending)
+    chunk = encode_chunk(*whole)
+    assert {(row["actor"], row["app_version"]) for row in rows_of(decode_chunk(chunk), "orders#0")} == {ending}
+    assert without_ending(chunk) == (GOLDEN.read_bytes(), *ending)
+    header, rows = encode_parts(*whole[3:])
+    assert joined(whole[0], whole[1], whole[2], header, rows) == chunk
+    assert len(chunk) - GOLDEN.stat().st_size == sum(
+        len(msgspec.msgpack.encode(value)) for value in ending[: 2 if ending[1] else 1 if ending[0] else 0]
+    )
+
+
+def test_parts_stored_by_an_older_version_are_joined_as_before() -> None:
+    epoch, first_seq, at_ms, *facts, rows = GOLDEN_CHUNK
+    header = b"".join(map(msgspec.msgpack.encode, facts))
+    assert joined(epoch, first_seq, at_ms, header, msgspec.msgpack.encode(rows)) == GOLDEN.read_bytes()
+
+
+@pytest.mark.parametrize("ending", [["ann", "2.1", "added later"], ["ann" * 99]])
+def test_what_follows_the_rows_in_another_form_is_not_cut_off(ending: list[str]) -> None:
+    head = [1, "e", 1, 0, "duplicate", "q", None, None, None, [["m"]]]
+    chunk = msgspec.msgpack.encode([*head, *ending])
+    if len(ending) == 1:
+        chunk = chunk.replace(b"\xda\x01\x29", b"\xdb\x00\x00\x01\x29")
+        assert decode_chunk(chunk).actor == ending[0]
+    with pytest.raises(msgspec.DecodeError):
+        without_ending(chunk)
 
 
 def test_a_row_of_an_older_version_lacks_only_what_came_later() -> None:

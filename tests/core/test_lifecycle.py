@@ -13,7 +13,7 @@ from godwit.core.journal.lifecycle import (
     State,
     events_of,
 )
-from godwit.core.journal.vocabulary import Event
+from godwit.core.journal.vocabulary import HOLDS, Event
 from godwit.core.queues import LANE_OF_PRIORITY, Lane
 
 ENDS = {State.DONE, State.CANCELLED}
@@ -41,6 +41,7 @@ def test_every_other_state_can_be_reached_and_left(state: State) -> None:
 def test_an_event_that_moves_no_copy_names_none_or_one_that_did_not_come_in() -> None:
     assert set(Event) - set(LIFECYCLE) == {
         Event.QUEUE_CREATED, Event.GROUP_CREATED, Event.ACK_REFUSED, Event.DROPPED, Event.DUPLICATE,
+        *HOLDS,
     }  # fmt: skip
 
 

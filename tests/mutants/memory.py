@@ -37,8 +37,8 @@ MUTANTS: Final = (
     Mutant(
         name="a publish wakes nobody",
         file="brokers/memory/broker.py",
-        old="engine.publish(envelopes))\n        finally:\n            self.notify()",
-        new="engine.publish(envelopes))\n        finally:\n            pass",
+        old="engine.publish(envelopes, self.app_version))\n        finally:\n            self.notify()",
+        new="engine.publish(envelopes, self.app_version))\n        finally:\n            pass",
         tests=seen_by("waiting_pulls.py::test_a_publish_wakes_a_waiting_pull"),
         patience_seconds=5,
     ),

@@ -166,7 +166,7 @@ MUTANTS: Final = (
     Mutant(
         name="sqlite: a publish does not wait for the disk",
         file="brokers/sqlite/broker.py",
-        old='carry_out("publish", lambda engine: engine.publish(envelopes), durable=True)',
+        old='carry_out("publish", lambda engine: engine.publish(envelopes, version), durable=True)',
         new='carry_out("publish", lambda engine: engine.publish(envelopes))',
         tests=("tests/brokers/sqlite/test_writing.py::test_publishes_are_written_through_and_pulls_are_not",),
     ),

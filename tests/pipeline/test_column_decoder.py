@@ -33,6 +33,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "binary": st.binary(max_size=40) | st.binary(min_size=250, max_size=300) | st.just(b"\x9d\xa1m\xdc\x00\x10" * 9),
 }
 
+NAMES = st.none() | st.text(max_size=40) | st.text(min_size=250, max_size=300)
+
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[bytes]:
@@ -44,7 +46,8 @@ def histories(draw: st.DrawFn) -> list[bytes]:
         rows = draw(st.lists(st.tuples(*(st.none() | field for field in fields)), min_size=1, max_size=20))
         group, worker = draw(st.none() | st.just("g")), draw(st.none() | st.text(max_size=40))
         depth = draw(st.none() | st.integers(0, 2**40))
-        chunks.append(encode_chunk("e", seq, draw(st.integers(0, 2**42)), event, "orders", group, worker, depth, rows))
+        at_ms, *ending = draw(st.integers(0, 2**42)), draw(NAMES), draw(NAMES)
+        chunks.append(encode_chunk("e", seq, at_ms, event, "orders", group, worker, depth, rows, *ending))
         seq += len(rows)
     return chunks
 
@@ -142,3 +145,15 @@ def test_rows_are_only_found_where_each_begins_at_the_end_of_the_one_before() ->
     for begin, end, values, count in ((0, 8, 2, 1), (0, 8, 2, 3), (4, 8, 2, 2), (0, 7, 2, 2), (0, 8, 1, 2)):
         with pytest.raises(Unexpected):
             packed.rows(begin, end, values, count)
+
+
+def test_chunks_of_actors_and_versions_are_decoded_by_column_beside_those_without() -> None:
+    chunks = [
+        encode_chunk("e", 1, 5, Event.DUPLICATE, "orders", None, None, None, [["a"], ["b"]]),
+        encode_chunk("e", 3, 5, Event.CANCELLED, "orders", "g", None, 1, [["a", 1]], "ann"),
+        encode_chunk("e", 4, 5, Event.DUPLICATE, "orders", None, None, None, [["c"]], None, "2.1"),
+    ]
+    table = pa.Table.from_batches([batch_of(chunks, SCHEMA, SHARD, 0, WIDE)]).sort_by("seq")
+    assert table["actor"].to_pylist() == [None, None, "ann", None]
+    assert table["app_version"].to_pylist() == [None, None, None, "2.1"]
+    assert table.equals(row_by_row(chunks, 0, WIDE, SCHEMA).sort_by("seq"))

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.properties.machine import Comparison, outcome
@@ -17,7 +18,10 @@ STRANGER = Draft(0, "nowhere", 50, None, None, None, None, 10)
 CROWDING = Draft(1_000, "", 50, None, None, None, None, 10)
 CROWD = 6
 """As many as the largest limit that is drawn."""
-RARE = ("purge queue", "purge group", "remove queue", "remove group", "change lanes", "restart", "wrong name")
+RARE = (
+    "pause", "drain", "resume", "purge queue", "purge group", "remove queue", "remove group", "change lanes", "restart",
+    "wrong name",
+)  # fmt: skip
 
 
 class Keeping(Comparison):
@@ -36,6 +40,12 @@ class Keeping(Comparison):
     def keep_house(self, what: str, queue: str, group: str, pick: int) -> None:
         """Do one of the things that happen seldom, so that most examples are about messages."""
         match what:
+            case "pause":
+                self.both("hold", Event.PAUSED, queue, group)
+            case "drain":
+                self.both("hold", Event.DRAINING, queue, None)
+            case "resume":
+                self.both("hold", Event.RESUMED, queue, None)
             case "purge queue":
                 self.both("purge", queue, None)
             case "purge group":

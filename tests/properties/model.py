@@ -12,6 +12,7 @@ from godwit.core.clock import milliseconds
 from godwit.core.error_text import clean
 from godwit.core.errors import QueueFull, QueueNotFound
 from godwit.core.failures.failure import MESSAGE_CHARACTERS
+from godwit.core.journal.vocabulary import Event
 from godwit.core.limits import bounded
 from godwit.core.messages.envelope import Envelope
 from tests.properties.model_copies import FOREVER, WAITING, Copy, Group, Queue, counters_of, numbers_in
@@ -157,6 +158,9 @@ class Model(Accepting):
                     self._end(group, copy)
                     found = True
         return found
+
+    def hold(self, event: Event, queue: str, group: str | None) -> None:
+        self._groups(queue, group)  # changes nothing here
 
     def purge(self, queue: str, group: str | None) -> int:
         purged = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from godwit.brokers.contract import (
     Ack,
@@ -28,7 +28,7 @@ from godwit.core.failures.failure import FailureKind, ProcessingError
 from godwit.core.journal.chunks import decode_chunk, rows_of
 from godwit.core.journal.projection import CopyState
 from godwit.core.journal.shards import Position, shard_name
-from godwit.core.journal.vocabulary import LAYOUTS
+from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -71,12 +71,17 @@ class Letter(NamedTuple):
     errors: tuple[str, ...]
 
 
+KEEPER: Final = "keeper"
+"""The actor of all that a broker is asked to do to its queues."""
+
+
 class Side(Protocol):
     """A broker, or a model of one."""
 
     def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec]) -> None: ...
     def remove(self, queue: str, group: str | None) -> None: ...
     def purge(self, queue: str, group: str | None) -> int: ...
+    def hold(self, event: Event, queue: str, group: str | None) -> None: ...
     def publish(self, envelopes: Sequence[Envelope]) -> list[bool]: ...
     def pull(
         self, queue: str, group: str, worker: str, limit: int, lease_ms: int, max_bytes: int | None
@@ -155,10 +160,14 @@ class BrokerSide:
         self._run(self.broker.declare(queue, groups))
 
     def remove(self, queue: str, group: str | None) -> None:
-        self._run(self.broker.remove(QueueName(queue), GroupName(group) if group else None))
+        self._run(self.broker.remove(QueueName(queue), GroupName(group) if group else None, actor=KEEPER))
 
     def purge(self, queue: str, group: str | None) -> int:
-        return self._run(self.broker.purge(QueueName(queue), GroupName(group) if group else None))
+        return self._run(self.broker.purge(QueueName(queue), GroupName(group) if group else None, actor=KEEPER))
+
+    def hold(self, event: Event, queue: str, group: str | None) -> None:
+        where = QueueName(queue), GroupName(group) if group else None
+        self._run(self.broker.note_hold(event, *where, hold=None, actor=KEEPER))
 
     def publish(self, envelopes: Sequence[Envelope]) -> list[bool]:
         receipts = self._run(self.broker.publish(envelopes))
@@ -285,5 +294,5 @@ class BrokerSide:
             row = row | {
                 "delivery_id": known.setdefault(token, len(known)) if row["event"] == "delivered" else known.get(token)
             }
-        fields = ("seq", "at", "event", "queue", "group", "worker", "depth", *LAYOUTS[row["event"]])
+        fields = ("seq", "at", "event", "queue", "group", "worker", "depth", "actor", *LAYOUTS[row["event"]])
         return {field: row.get(field) for field in fields if field != "body"}

@@ -109,7 +109,12 @@ class Draft(NamedTuple):
         kind = "t" * (100 if self.id % 20 == 8 else 1)
         body = b"x" * self.size
         queue = QueueName(self.queue)
-        return Envelope(name, queue, body, self.size, created, kind, self.priority, self.key, group, due, expires)
+        marks: dict[str, Any] = (
+            {} if self.id % 3 else {"correlation_id": f"c{self.id}", "journal_attributes": '{"tenant":"t"}'}
+        )
+        return Envelope(
+            name, queue, body, self.size, created, kind, self.priority, self.key, group, due, expires, **marks
+        )
 
 
 DRAFTS = st.builds(

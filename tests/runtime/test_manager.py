@@ -10,11 +10,23 @@ from pathlib import Path
 import pytest
 
 from godwit import Message, MessageQueueManager, QueueConsumer
-from godwit.core.errors import BrokerClosed, InvalidAckId, InvalidMessage, MessageNotHeld, QueueNotFound, UnknownScheme
+from godwit.brokers.memory import MemoryBroker
+from godwit.core.errors import (
+    BrokerClosed,
+    InvalidAckId,
+    InvalidMessage,
+    InvalidSetting,
+    MessageNotHeld,
+    QueueNotFound,
+    UnknownScheme,
+)
 from godwit.core.failures.failure import FailureKind
 from godwit.core.failures.judgement import Retry
 from godwit.core.failures.retry import RetryPolicy
-from godwit.core.names import DEFAULT_GROUP
+from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.names import DEFAULT_GROUP, MessageId, QueueName
+from godwit.core.queues import QueueSpec
+from godwit.core.settings import QueueConfiguration, Settings
 from godwit.testing import InMemoryManager, assert_nothing_published, assert_published, in_memory, run_until_empty
 from tests.project.specification import ROOT
 
@@ -219,3 +231,28 @@ async def test_a_configuration_file_declares_queues_groups_and_routes() -> None:
 def test_an_unknown_scheme_is_refused() -> None:
     with pytest.raises(UnknownScheme, match="kafka"):
         MessageQueueManager.from_url("kafka://here")
+
+
+async def test_the_journal_names_the_application_its_version_and_the_attributes_of_its_queue() -> None:
+    spec = QueueSpec(name=QueueName("orders"), journal_attributes=("tenant",))
+    queue = QueueConfiguration(spec=spec, retry_policy=RetryPolicy(), groups=(Settings().group(DEFAULT_GROUP),))
+    settings = Settings(app_version="2.1", queues=(queue,))
+    async with MessageQueueManager(MemoryBroker(), settings=settings, source="shop") as mq:
+        await mq.enqueue(Message(id=MessageId("a"), queue="orders", attributes={"tenant": "acme"}))
+        await mq.enqueue(Message(id=MessageId("b"), queue="orders"))
+        await mq.dequeue("orders", limit=1)
+        assert await mq.discard("orders", MessageId("b"))
+        await mq.control.pause("orders")
+        chunks = [decode_chunk(chunk) for chunk in await mq.broker.journal.read("orders#0")]
+    rows = [row for chunk in chunks for row in rows_of(chunk, "orders#0")]
+    told = [(row["event"], row["app_version"], row["actor"], row.get("attributes")) for row in rows[2:]]
+    assert told == [
+        ("enqueued", "2.1", None, '{"tenant":"acme"}'), ("enqueued", "2.1", None, None),
+        ("delivered", "2.1", None, None), ("cancelled", None, "shop", None), ("paused", None, "shop", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["", "v" * 101])
+def test_a_version_that_no_journal_can_keep_is_refused(version: str) -> None:
+    with pytest.raises(InvalidSetting, match="app_version"):
+        MessageQueueManager(MemoryBroker(), settings=Settings(app_version=version))

@@ -22,6 +22,8 @@ from godwit.core.errors import (
     Unroutable,
 )
 from godwit.core.failures.retry import RetryPolicy
+from godwit.core.journal.chunks import decode_chunk, rows_of
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.message import Kind, Message, MessageMetadata, Routing, Scheduling
 from godwit.core.messages.routing import Router
 from godwit.core.messages.schemas import Schemas
@@ -384,3 +386,41 @@ async def test_messages_of_a_call_are_prepared_as_each_would_be_alone(broker: Me
     assert producer._prepared(messages) == [producer.prepare(message) for message in messages]
     with pytest.raises(InvalidMessage, match="Message 2"):
         producer._prepared([*plain[:2], Message(queue=ORDERS, payload={"n": object()})])
+
+
+async def arrivals(broker: MemoryBroker) -> list[tuple[str, str | None, str | None]]:
+    """Return id, correlation id and attributes of what came in."""
+    chunks = [decode_chunk(chunk) for chunk in await broker.journal.read("orders#0")]
+    rows = [row for chunk in chunks if chunk.event is Event.ENQUEUED for row in rows_of(chunk, "orders#0")]
+    return [(row["message_id"], row["correlation_id"], row["attributes"]) for row in rows]
+
+
+async def test_a_correlation_id_of_ones_own_and_the_attributes_a_queue_names_are_journaled(
+    broker: MemoryBroker,
+) -> None:
+    spec = QueueSpec(name=ORDERS, journal_attributes=("tenant", "region"))
+    configured = QueueConfiguration(spec=spec, retry_policy=RetryPolicy(), groups=())
+    producer = QueueProducer(broker, router=Router([configured]))
+    linked = MessageMetadata(correlation_id="case-9")
+    many = [
+        Message(id=MessageId("a"), queue=ORDERS),
+        Message(id=MessageId("b"), queue=ORDERS, attributes={"tenant": "acme", "colour": "red"}),
+        Message(id=MessageId("c"), queue=ORDERS, metadata=linked, attributes={"tenant": "x" * 1_000}),
+        Message(id=MessageId("d"), queue=ORDERS, metadata=MessageMetadata(correlation_id="d")),
+        Message(id=MessageId("e"), queue=ORDERS, metadata=MessageMetadata(correlation_id="y" * 1_000)),
+    ]
+    await producer.enqueue_many(many)
+    await producer.enqueue(Message(id=MessageId("f"), queue=ORDERS, attributes={"region": "eu", "tenant": "b"}))
+    assert await arrivals(broker) == [
+        ("a", None, None),
+        ("b", None, '{"tenant":"acme"}'),
+        ("c", "case-9", '{"tenant":"' + "x" * 256 + '"}'),
+        ("d", None, None),
+        ("e", "y" * 255, None),
+        ("f", None, '{"tenant":"b","region":"eu"}'),
+    ]
+
+
+async def test_without_the_setting_no_attribute_is_journaled(broker: MemoryBroker) -> None:
+    await QueueProducer(broker).enqueue(Message(queue=ORDERS, attributes={"tenant": "acme"}))
+    assert [found[1:] for found in await arrivals(broker)] == [(None, None)]

@@ -39,10 +39,10 @@ class HalfBroker(LastingBroker):
         self._check([one.queue for one in envelopes])
         return await super().publish(envelopes, min_replicas=min_replicas)
 
-    async def cancel(self, queue: QueueName, message_id: Any) -> bool:
+    async def cancel(self, queue: QueueName, message_id: Any, *, actor: str | None = None) -> bool:
         """Cancel, where the queue's part is there."""
         self._check([queue])
-        return await super().cancel(queue, message_id)
+        return await super().cancel(queue, message_id, actor=actor)
 
 
 @pytest.fixture

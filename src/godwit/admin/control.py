@@ -1,7 +1,8 @@
 """Pausing, draining, resuming and purging queues, for all processes at once.
 
 Keys of the shared values: `gate/pause/<queue>` and `gate/pause/<queue>#<group>` (workers pull nothing), `drain/<queue>`
-(producers publish nothing). The value is a `Hold` in JSON. Workers and producers look once a second; the broker itself
+(producers publish nothing). The value is a `Hold` in JSON. Right after a change the journal of the queue gets a row of
+it with who did it, which a crash in between leaves out. Workers and producers look once a second; the broker itself
 refuses nothing, so a program that publishes without a producer of ours is not held back.
 
 Workers hold themselves back by three more: `gate/rate/<queue>#<group>` (a `RateLimit`: a downstream takes nothing more
@@ -24,6 +25,7 @@ from godwit.core import shared_keys
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
 from godwit.core.errors import GroupNotFound, QueueDraining, QueueNotFound
 from godwit.core.failures.breaker import BreakerState, Circuit
+from godwit.core.journal.vocabulary import Event
 from godwit.core.limits import bounded_ms
 from godwit.core.names import GroupName, QueueName
 from godwit.core.rate import TokenState
@@ -195,12 +197,12 @@ class QueueControl:
         What is being handled is finished. Workers obey within two seconds.
         """
         await self._check(queue, group)
-        return await self._hold(pause_key(queue, group), reason)
+        return await self._hold(Event.PAUSED, queue, group, reason)
 
     async def drain(self, queue: str, *, reason: str | None = None) -> bool:
         """Refuse publishes to a queue, so that its consumers empty it; False when it was draining before."""
         await self._check(queue, None)
-        return await self._hold(drain_key(queue), reason)
+        return await self._hold(Event.DRAINING, queue, None, reason)
 
     async def resume(self, queue: str, group: str | None = None) -> bool:
         """Lift pause and rate limit of a group, or pause and drain of a queue; False when there was nothing to lift.
@@ -214,6 +216,9 @@ class QueueControl:
             await self._check(queue, group)  # a mistyped name shall not look like success
         for key in held:
             await self._broker.shared.delete(key)
+        if held:
+            with suppress(QueueNotFound, GroupNotFound):  # what outlived its queue is let go all the same
+                await self._note(Event.RESUMED, queue, group, None)
         return bool(held)
 
     async def holds(self) -> Holds:
@@ -237,11 +242,23 @@ class QueueControl:
     async def purge(self, queue: str, group: str | None = None) -> int:
         """Delete everything that waits; what is leased or dead stays. Return how many copies."""
         await self._check(queue, group)
-        return await self._broker.purge(QueueName(queue), GroupName(group) if group is not None else None)
+        return await self._broker.purge(
+            QueueName(queue), GroupName(group) if group is not None else None, actor=self._by
+        )
 
-    async def _hold(self, key: str, reason: str | None) -> bool:
+    async def _hold(self, event: Event, queue: str, group: str | None, reason: str | None) -> bool:
+        """Hold something back, and then write that down in the journal."""
+        key = drain_key(queue) if event is Event.DRAINING else pause_key(queue, group)
         hold = Hold(by=self._by, since=from_ms(self._clock.now_ms()), reason=reason)
-        return await self._broker.shared.put(key, msgspec.json.encode(hold), expected=None) is not None
+        value = msgspec.json.encode(hold)
+        if await self._broker.shared.put(key, value, expected=None) is None:
+            return False
+        await self._note(event, queue, group, value)
+        return True
+
+    async def _note(self, event: Event, queue: str, group: str | None, hold: bytes | None) -> None:
+        place = QueueName(queue), GroupName(group) if group is not None else None
+        await self._broker.note_hold(event, *place, hold=hold, actor=self._by)
 
     async def _check(self, queue: str, group: str | None) -> None:
         groups = {one.name: tuple(part.name for part in one.groups) for one in await self._broker.stats()}

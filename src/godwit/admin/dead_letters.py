@@ -26,6 +26,7 @@ from godwit.core.errors import LetterNotFound, QueueFull
 from godwit.core.failures.failure import FailureKind
 from godwit.core.fault_points import fault_point
 from godwit.core.messages.envelope import seal
+from godwit.core.messages.marks import marked_like
 from godwit.core.messages.message import Message
 from godwit.core.names import MessageId, QueueName
 from godwit.telemetry.sinks import Sink
@@ -69,8 +70,9 @@ Step = Callable[[Sequence[DeadLetter]], Awaitable[int]]
 class DeadLetterQueueHandler:
     """The dead letters of all queues of a broker.
 
-    `check` is asked about every edited message before it is published (the schemas of the manager). `timer` and `sleep`
-    set the pace of limited replays; `clock` tells how old letters are.
+    `actor` is who replays, edits and discards, as the journal names it. `check` is asked about every edited message
+    before it is published (the schemas of the manager). `timer` and `sleep` set the pace of limited replays; `clock`
+    tells how old letters are.
     """
 
     def __init__(
@@ -78,11 +80,12 @@ class DeadLetterQueueHandler:
         broker: Broker,
         *,
         check: Callable[[Message], None] | None = None,
+        actor: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
         timer: Clock = MONOTONIC_CLOCK,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._broker, self._check = broker, check
+        self._broker, self._check, self._actor = broker, check, actor
         self._clock, self._timer, self._sleep = clock, timer, sleep
 
     # Looking
@@ -128,7 +131,7 @@ class DeadLetterQueueHandler:
 
     async def replay(self, letter_id: LetterId) -> None:
         """Let one message wait again: counters at zero, history kept; raises `LetterNotFound`."""
-        if await self._broker.dead_letters.replay([letter_id]):
+        if await self._broker.dead_letters.replay([letter_id], actor=self._actor):
             raise LetterNotFound(letter_id)
 
     async def edit_and_replay(self, letter_id: LetterId, change: Change) -> MessageId:
@@ -155,7 +158,8 @@ class DeadLetterQueueHandler:
 
         async def step(letters: Sequence[DeadLetter]) -> int:
             if change is None:
-                missing = len(await self._broker.dead_letters.replay([letter.id for letter in letters]))
+                ids = [letter.id for letter in letters]
+                missing = len(await self._broker.dead_letters.replay(ids, actor=self._actor))
             else:
                 missing = await self._publish_then_discard([(one, self._edited(one, change)) for one in letters])
             fault_point("dead_letters.replayed")
@@ -165,14 +169,15 @@ class DeadLetterQueueHandler:
 
     async def discard(self, letter_id: LetterId) -> None:
         """Delete one letter; raises `LetterNotFound`."""
-        if await self._broker.dead_letters.discard([letter_id]):
+        if await self._broker.dead_letters.discard([letter_id], actor=self._actor):
             raise LetterNotFound(letter_id)
 
     async def discard_all(self, which: LetterFilter = EVERY_LETTER, *, progress: Report | None = None) -> Progress:
         """Delete the letters meant that are dead now."""
 
         async def step(letters: Sequence[DeadLetter]) -> int:
-            return len(await self._broker.dead_letters.discard([letter.id for letter in letters]))
+            ids = [letter.id for letter in letters]
+            return len(await self._broker.dead_letters.discard(ids, actor=self._actor))
 
         return await self._each(which, step, rate=None, progress=progress, patience=PATIENCE)
 
@@ -248,9 +253,10 @@ class DeadLetterQueueHandler:
         missing = 0
         for _, some in groupby(pairs, key=lambda pair: pair[1].routing.target_queue or pair[1].queue):
             batch = list(some)  # one queue, so one chunk: whole or not at all
-            await self._broker.publish([seal(message) for _, message in batch])
+            await self._broker.publish([marked_like(seal(message), message, one.envelope) for one, message in batch])
             fault_point("dead_letters.published")
-            missing += len(await self._broker.dead_letters.discard([letter.id for letter, _ in batch]))
+            ids = [letter.id for letter, _ in batch]
+            missing += len(await self._broker.dead_letters.discard(ids, actor=self._actor))
         return missing
 
     async def _dead_now(self) -> dict[Place, int]:

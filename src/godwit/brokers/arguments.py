@@ -13,6 +13,7 @@ from godwit.core.clock import milliseconds
 from godwit.core.errors import InvalidSetting
 from godwit.core.failures.failure import FailureKind, ProcessingError, carried
 from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import HOLDS, Event
 from godwit.core.limits import (
     LARGEST_COUNT,
     as_choice,
@@ -29,6 +30,8 @@ from godwit.core.queues import GroupSpec, QueueSpec
 MAX_PULL: Final = 10_000
 _LARGEST_SEQ: Final = 2**53
 _NUMBER_DIGITS: Final = 18
+_LONGEST_VERSION: Final = 100
+_LONGEST_HOLD: Final = 4_096
 _MORE: Final = "on this broker (more on Redis: redis://, redis+cluster://)"
 
 
@@ -113,6 +116,28 @@ def check_reader(reader: str, position: Position | None = None) -> None:
         raise InvalidSetting("reader", reader, "1 to 255 printable characters")
     if position is not None and (type(position.seq) is not int or not 0 <= position.seq <= _LARGEST_SEQ):
         raise InvalidSetting("position.seq", position.seq, f"0 to {_LARGEST_SEQ:,}")
+
+
+def check_actor(actor: str | None) -> str | None:
+    """Refuse who cannot be kept in the journal."""
+    if actor is not None and (type(actor) is not str or not actor or not is_worker(actor)):
+        raise InvalidSetting("actor", actor, "1 to 255 printable characters, or none")
+    return actor
+
+
+def check_app_version(version: str | None) -> str | None:
+    """Refuse a version of an application that the journal cannot keep."""
+    if version is not None and (type(version) is not str or not 0 < len(version) <= _LONGEST_VERSION):
+        raise InvalidSetting("app_version", version, f"1 to {_LONGEST_VERSION} characters, or none")
+    return version
+
+
+def check_hold(event: Event, hold: bytes | None) -> None:
+    """Refuse to write down what is no pause, and more about it than a journal should keep."""
+    if event not in HOLDS:
+        raise InvalidSetting("event", event, "paused, draining or resumed")
+    if hold is not None and (type(hold) is not bytes or len(hold) > _LONGEST_HOLD):
+        raise InvalidSetting("hold", hold, f"at most {_LONGEST_HOLD:,} bytes, or none")
 
 
 def number_of(text: str) -> int | None:

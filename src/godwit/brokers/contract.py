@@ -44,6 +44,7 @@ import msgspec
 from godwit.core.failures.failure import FailureKind, ProcessingError
 from godwit.core.journal.projection import CopyState
 from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
@@ -231,11 +232,11 @@ class DeadLetters(Protocol):
         """List those of a queue, or of all queues that share the dead letter queue `name`."""
         ...
 
-    async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
+    async def replay(self, letters: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Make them ready again, counters at zero, history kept; return those that do not exist."""
         ...
 
-    async def discard(self, letters: Sequence[LetterId]) -> list[LetterId]:
+    async def discard(self, letters: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Delete them; return those that do not exist."""
         ...
 
@@ -331,12 +332,17 @@ class Listener(Protocol):
 
 
 class Broker(Protocol):
-    """Carries messages from producers to workers, at least once."""
+    """Carries messages from producers to workers, at least once.
+
+    Calls of the administration take an `actor`: who asked for it, as the journal keeps it.
+    """
 
     partial_promises: frozenset[str]
     """Numbers of the promises kept only in part; empty for memory, sqlite and redis."""
     care_is_shared: bool
     """Whether `maintain` of one process does it for all; else each process has leases that only it can look after."""
+    app_version: str | None
+    """The version of the application, as the journal keeps it of what it publishes and pulls; set before it opens."""
     publishes_at_once: int
     """How many publishes of one producer are best under way: 2 where a server stores one while the next is prepared."""
 
@@ -359,12 +365,18 @@ class Broker(Protocol):
         """Create a queue and groups, or change their settings; without groups it gets the group `default`."""
         ...
 
-    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+    async def remove(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
         """Remove a queue, or one group, with all it holds."""
         ...
 
-    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+    async def purge(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
         """Delete everything that waits (not what is leased or dead); return how many copies."""
+        ...
+
+    async def note_hold(
+        self, event: Event, queue: QueueName, group: GroupName | None = None, *, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group was paused, is draining or was resumed; `hold` says why, as JSON."""
         ...
 
     async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
@@ -407,7 +419,7 @@ class Broker(Protocol):
         """Return a listener for these places."""
         ...
 
-    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+    async def cancel(self, queue: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits; copies that are leased or dead stay. Say whether there was one."""
         ...
 

@@ -10,6 +10,7 @@ from typing import Final
 from godwit.config.addresses import Url
 from godwit.config.values import (
     AttemptLimit,
+    AttributeNames,
     Choice,
     Count,
     Duration,
@@ -216,6 +217,7 @@ QUEUE_KEYS: Final = by_name(
         Key("journal_body", Choice(JournalBody), field="spec.journal_body"),
         Key("journal_keep", DURATION, field="spec.journal_keep"),
         Key("journal_max_bytes", COUNT, field="spec.journal_max_bytes"),
+        Key("journal_attributes", AttributeNames(), field="spec.journal_attributes"),
         *RETRY_KEYS,
     )
 )

@@ -15,6 +15,7 @@ from godwit.core.errors import InvalidArgumentError, InvalidSchedule, InvalidSet
 from godwit.core.failures.failure import ErrorType
 from godwit.core.failures.retry import Strategy
 from godwit.core.limits import LARGEST_COUNT
+from godwit.core.queues import MOST_JOURNAL_ATTRIBUTES, as_names_of_attributes
 from godwit.core.rate import Rate
 from godwit.core.schedule.cron import parse_cron
 
@@ -306,6 +307,31 @@ class StrategyByKind:
 
     def show(self, value: dict[str, Strategy]) -> str:
         return ", ".join(f"{kind} = {strategy.value}" for kind, strategy in value.items()) or NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeNames:
+    """Reads a list of names of attributes; a variable separates them by commas."""
+
+    unit: str = ""
+
+    @property
+    def allowed(self) -> str:
+        return f'a list of at most {MOST_JOURNAL_ATTRIBUTES} names of attributes, such as ["tenant"]'
+
+    def read(self, raw: object) -> tuple[str, ...]:
+        if not isinstance(raw, list):
+            raise Unreadable
+        try:
+            return as_names_of_attributes(raw)
+        except InvalidArgumentError:
+            raise Unreadable from None
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return self.read([name.strip() for name in text.split(",") if name.strip()])
+
+    def show(self, value: tuple[str, ...]) -> str:
+        return ", ".join(value) or NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,21 @@ LOWEST_FIRST_EVERY: Final = 10
 _LIMITS: Final = (("max_size", LARGEST_COUNT), ("max_bytes", MOST_BYTES), ("max_delayed", LARGEST_COUNT))
 
 
+MOST_JOURNAL_ATTRIBUTES: Final = 8
+LONGEST_ATTRIBUTE_NAME: Final = 256
+
+
+def as_names_of_attributes(names: object) -> tuple[str, ...]:
+    """Return the names of attributes that arrivals carry in the journal; refuse more than a journal should keep."""
+    given = tuple(names) if isinstance(names, (list, tuple)) else (None,)
+    usable = all(isinstance(name, str) and 0 < len(name) <= LONGEST_ATTRIBUTE_NAME for name in given)
+    if not usable or len(given) > MOST_JOURNAL_ATTRIBUTES or len(set(given)) < len(given):
+        raise InvalidSetting(
+            "journal_attributes", names, f"at most {MOST_JOURNAL_ATTRIBUTES} different names of attributes"
+        )
+    return tuple(map(str, given))
+
+
 class QueueType(StrEnum):
     """What a queue is for; it sets defaults, nothing else."""
 
@@ -140,6 +155,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     journal_body: JournalBody = JournalBody.AUTO
     journal_keep: timedelta = timedelta(days=1)
     journal_max_bytes: int = 1 << 30
+    journal_attributes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse impossible values; what is meant to be without end becomes the largest."""
@@ -156,6 +172,7 @@ class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         force_setattr(self, "type", as_choice("type", self.type, QueueType))
         force_setattr(self, "journal_body", as_choice("journal_body", self.journal_body, JournalBody))
         self._check_times()
+        force_setattr(self, "journal_attributes", as_names_of_attributes(self.journal_attributes))
         if type(self.lanes) is not int or self.lanes not in {1, len(Lane)}:
             raise InvalidSetting("lanes", self.lanes, f"1 or {len(Lane)}")
         if type(self.partitions) is not int or not 1 <= self.partitions <= MAX_PARTITIONS:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from godwit.core.errors import JournalLost
-from godwit.core.journal.chunks import VERSION
+from godwit.core.journal.chunks import encode_parts, joined
 from godwit.core.journal.external_journal import JournalStep, KeptShard
 from godwit.core.journal.shards import Position
 
-_encode = msgspec.msgpack.Encoder().encode
-_ARRAY_OF_TEN: Final = b"\x9a"
-
 
 class StoredStep(NamedTuple):
-    """A step as a row: `header` holds event, queue, group, worker and depth, one after the other."""
+    """A step as a row: its chunk without epoch, seq and time, in the two parts that `encode_parts` makes."""
 
     n: int
     at_ms: int
@@ -27,14 +22,10 @@ class StoredStep(NamedTuple):
 
 def packed(step: JournalStep) -> StoredStep:
     """Return a step as it is stored."""
-    facts = (step.event, step.queue, step.group, step.worker, step.depth)
-    return StoredStep(len(step.rows), step.at_ms, b"".join(map(_encode, facts)), _encode(step.rows))
-
-
-def chunk(epoch: str, last_seq: int, n: int, at_ms: int, header: bytes, rows: bytes) -> bytes:
-    """Return the chunk of a stored step, as `core.journal` decodes it."""
-    numbers = (VERSION, epoch, last_seq - n + 1, at_ms)
-    return b"".join((_ARRAY_OF_TEN, *map(_encode, numbers), header, rows))
+    header, rows = encode_parts(
+        step.event, step.queue, step.group, step.worker, step.depth, step.rows, step.actor, step.app_version
+    )
+    return StoredStep(len(step.rows), step.at_ms, header, rows)
 
 
 def start_of(shard: str, kept: KeptShard | None, after: Position | None) -> int:
@@ -57,5 +48,5 @@ def cut(steps: Iterable[Mapping[str, Any]], epoch: str, seen: int, limit: int) -
         rows += step["last_seq"] - max(seen, step["last_seq"] - step["n"])
         if found and rows > limit:
             break
-        found.append(chunk(epoch, step["last_seq"], step["n"], step["at"], step["header"], step["rows"]))
+        found.append(joined(epoch, step["last_seq"] - step["n"] + 1, step["at"], step["header"], step["rows"]))
     return found

@@ -26,6 +26,7 @@ from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.publish.fast_command import fast_publish_command, packed_one
 from godwit.brokers.redis.pull import PullOrder
 from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Routing
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
@@ -166,6 +167,7 @@ SCENES: Final[dict[str, tuple[str, Act]]] = {
     "cancel in lanes": ("cancel", lambda prepared: prepared.broker.cancel(Q, MessageId("b5"))),
     "cancel what is delayed": ("cancel", lambda prepared: prepared.broker.cancel(Q, MessageId("l1"))),
     "purge": ("purge", lambda prepared: prepared.broker.purge(Q)),
+    "hold": ("note_hold", lambda prepared: prepared.broker.note_hold(Event.PAUSED, Q, G, hold=b"{}", actor="ann")),
     "remove": ("remove", lambda prepared: prepared.broker.remove(Q)),
     "remove a group": ("remove", lambda prepared: prepared.broker.remove(Q, KEYED)),
     "declare": ("declare", change),

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from godwit.core.errors import JournalLost
 from godwit.core.journal.chunks import decode_chunk, rows_of
@@ -50,6 +51,15 @@ async def test_steps_come_back_as_rows_with_dense_numbers(store: Store) -> None:
     kept = (await store.journal.shards())[SHARD]
     assert (kept.epoch, kept.first_seq, kept.last_seq) == (found[0]["epoch"], 1, 4)
     assert kept.bytes > 0
+
+
+async def test_actor_and_version_come_back_with_the_steps_that_have_them(store: Store) -> None:
+    plain = step("a")
+    steps = [plain, replace(plain, actor="ann"), replace(plain, app_version="2.1"), plain]
+    await store.journal.append(SHARD, steps)
+    assert [(row["actor"], row["app_version"]) for row in await rows(store)] == [
+        (None, None), ("ann", None), (None, "2.1"), (None, None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])

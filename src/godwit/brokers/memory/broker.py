@@ -11,6 +11,8 @@ from typing import Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from godwit.brokers.arguments import (
+    check_actor,
+    check_hold,
     check_limit,
     check_pull,
     check_reader,
@@ -41,6 +43,7 @@ from godwit.brokers.memory.saved_state import left_over, load, save
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, InvalidSetting, JournalLost, UnknownOption
 from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
@@ -57,6 +60,7 @@ class MemoryBroker:
     With `warns` it says on closing how much is lost: of use to applications, not to their tests.
     """
 
+    app_version: str | None = None
     partial_promises: frozenset[str] = frozenset()
     care_is_shared = True
     publishes_at_once = 1
@@ -109,20 +113,30 @@ class MemoryBroker:
         wanted = groups_or_default(groups, exists=self._engine.declared(queue.name))
         self.do(lambda engine: engine.declare(queue, wanted))
 
-    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+    async def remove(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
         """Remove a queue, or one group, with all it holds; pulls waiting there end with an error."""
-        self.do(lambda engine: engine.remove(queue, group))
+        check_actor(actor)
+        self.do(lambda engine: engine.remove(queue, group, actor=actor))
         self.notify()
 
-    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+    async def purge(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
         """Delete everything that waits."""
-        return self.do(lambda engine: engine.purge(queue, group))
+        check_actor(actor)
+        return self.do(lambda engine: engine.purge(queue, group, actor=actor))
+
+    async def note_hold(
+        self, event: Event, queue: QueueName, group: GroupName | None = None, *, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group was paused, is draining or was resumed."""
+        check_hold(event, hold)
+        check_actor(actor)
+        self.do(lambda engine: engine.note_hold(event, queue, group, hold, actor))
 
     async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Store messages for every group."""
         no_replicas(min_replicas)
         try:
-            return self.do(lambda engine: engine.publish(envelopes))
+            return self.do(lambda engine: engine.publish(envelopes, self.app_version))
         finally:
             self.notify()
 
@@ -148,7 +162,13 @@ class MemoryBroker:
                     listener.clear()
                 deliveries = self.do(
                     lambda engine: engine.pull(
-                        queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes
+                        queue,
+                        group,
+                        worker=worker,
+                        limit=limit,
+                        lease_ms=length_ms,
+                        max_bytes=max_bytes,
+                        app_version=self.app_version,
                     )
                 )
                 left = until - time.monotonic()
@@ -198,9 +218,10 @@ class MemoryBroker:
         length_ms = lease_ms(lease)
         return self.do(lambda engine: engine.extend(ack_ids, length_ms))
 
-    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+    async def cancel(self, queue: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits."""
-        found = self.do(lambda engine: engine.cancel(queue, message_id))
+        check_actor(actor)
+        found = self.do(lambda engine: engine.cancel(queue, message_id, actor=actor))
         self.notify()
         return found
 
@@ -255,15 +276,17 @@ class MemoryDeadLetters:
         limit = check_limit(limit)
         return self._broker.do(lambda engine: engine.letters(name, group, after, limit))
 
-    async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
+    async def replay(self, letters: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Make them ready again."""
-        unknown = self._broker.do(lambda engine: engine.replay(letters))
+        check_actor(actor)
+        unknown = self._broker.do(lambda engine: engine.replay(letters, actor=actor))
         self._broker.notify()
         return unknown
 
-    async def discard(self, letters: Sequence[LetterId]) -> list[LetterId]:
+    async def discard(self, letters: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Delete them."""
-        return self._broker.do(lambda engine: engine.discard(letters))
+        check_actor(actor)
+        return self._broker.do(lambda engine: engine.discard(letters, actor=actor))
 
 
 class MemoryJournal:

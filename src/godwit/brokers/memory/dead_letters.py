@@ -9,8 +9,9 @@ import msgspec
 
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
 from godwit.brokers.memory.group import MemoryCopy, MemoryGroup
-from godwit.brokers.memory.queue import MemoryQueue, arrival
+from godwit.brokers.memory.queue import MemoryQueue
 from godwit.core.errors import QueueFull
+from godwit.core.journal.rows import discarded_row, replayed_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import LANE_OF_PRIORITY
@@ -68,7 +69,9 @@ def check_room(queue: MemoryQueue, group: MemoryGroup, letters: Sequence[MemoryC
         raise QueueFull(spec.name, group.name, "max_bytes", spec.max_bytes)
 
 
-def replay(queue: MemoryQueue, group: MemoryGroup, letters: Iterable[MemoryCopy], now_ms: int) -> None:
+def replay(
+    queue: MemoryQueue, group: MemoryGroup, letters: Iterable[MemoryCopy], now_ms: int, actor: str | None
+) -> None:
     """Let letters of one group wait again as new copies."""
     rows = []
     for letter in letters:
@@ -79,19 +82,31 @@ def replay(queue: MemoryQueue, group: MemoryGroup, letters: Iterable[MemoryCopy]
         copy = MemoryCopy(group, envelope, queue.shard.publish_seq, lane, now_ms, 0)
         copy.errors = letter.errors
         group.admit(copy, now_ms)
-        lineage = (envelope.schedule_id, envelope.campaign, envelope.id, queue.body(envelope), letter.seq)
-        rows.append((*arrival(copy, 0, 1), *lineage))
-    queue.shard.append(Event.REPLAYED, queue.spec.name, group.name, None, group.depth, rows)
+        rows.append(
+            replayed_row(
+                envelope.id, copy.seq, envelope.type, envelope.priority, copy.lane, envelope.ordering_key, now_ms,
+                envelope.deliver_at_ms, envelope.size, envelope.schedule_id, envelope.campaign, queue.body(envelope),
+                letter.seq, envelope.correlation_id, envelope.journal_attributes,
+            )
+        )  # fmt: skip
+    queue.shard.append(Event.REPLAYED, queue.spec.name, group.name, None, group.depth, rows, actor=actor)
 
 
-def discard(queue: MemoryQueue, group: MemoryGroup, letters: Iterable[MemoryCopy], target: str | None = None) -> int:
+def discard(
+    queue: MemoryQueue,
+    group: MemoryGroup,
+    letters: Iterable[MemoryCopy],
+    *,
+    target: str | None = None,
+    actor: str | None = None,
+) -> int:
     """Delete letters of one group; `target` names the queue they went to."""
     rows = []
     for letter in letters:
         del group.letters[letter.letter]
-        rows.append((letter.envelope.id, letter.seq, target))
+        rows.append(discarded_row(letter.envelope.id, letter.seq, target))
     if rows:
-        queue.shard.append(Event.DISCARDED, queue.spec.name, group.name, None, group.depth, rows)
+        queue.shard.append(Event.DISCARDED, queue.spec.name, group.name, None, group.depth, rows, actor=actor)
     return len(rows)
 
 
@@ -113,5 +128,5 @@ def feed(source: MemoryQueue, target: MemoryQueue, now_ms: int) -> int:
             except QueueFull:
                 size = len(letters) // 2
                 continue
-            moved += discard(source, group, letters, target.spec.name)
+            moved += discard(source, group, letters, target=target.spec.name)
     return moved

@@ -26,9 +26,10 @@ from godwit.brokers.memory.maintain import maintain_group
 from godwit.brokers.memory.pull import deliverable, take, take_within
 from godwit.brokers.memory.queue import MemoryQueue
 from godwit.brokers.memory.settle import settle
-from godwit.brokers.memory.stats import all_copies, copy_state, group_stats, removal
+from godwit.brokers.memory.stats import all_copies, copy_state, group_stats
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import AlreadyExistsError, GodwitError, GroupNotFound, PartialPublish, QueueNotFound
+from godwit.core.journal.rows import cancelled_row, declared_row, held_row, refused_row, removal_row
 from godwit.core.journal.shards import Position, shard_name
 from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.messages.envelope import Envelope
@@ -76,7 +77,7 @@ class MemoryEngine:
             shard = self.shards.setdefault(shard_name(spec.name), MemoryShard(shard_name(spec.name)))
             queue = self._queues[spec.name] = MemoryQueue(spec, shard, keeps_body=spec.journal_body is JournalBody.ON)
             self._tick(queue)
-            shard.append(Event.QUEUE_CREATED, spec.name, None, None, None, [(msgspec.json.encode(spec),)])
+            shard.append(Event.QUEUE_CREATED, spec.name, None, None, None, [declared_row(msgspec.json.encode(spec))])
         queue.spec = spec
         queue.keeps_body = spec.journal_body is JournalBody.ON
         now_ms = self._tick(queue)
@@ -86,7 +87,8 @@ class MemoryEngine:
             else:
                 created = queue.groups[group.name] = MemoryGroup(group, spec.name, spec.lanes, now_ms)
                 created.letter_seq = queue.shard.letter_seqs.pop(group.name, 0)
-                queue.shard.append(Event.GROUP_CREATED, spec.name, group.name, None, 0, [(msgspec.json.encode(group),)])
+                row = declared_row(msgspec.json.encode(group))
+                queue.shard.append(Event.GROUP_CREATED, spec.name, group.name, None, 0, [row])
 
     @property
     def queues(self) -> list[MemoryQueue]:
@@ -109,7 +111,7 @@ class MemoryEngine:
         """Say whether a queue exists."""
         return name in self._queues
 
-    def remove(self, name: QueueName, group: GroupName | None = None) -> None:
+    def remove(self, name: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
         """Remove a queue or a group with all it holds."""
         queue = self._queue(name)
         gone = list(queue.groups.values()) if group is None else [self._group(queue, group)]
@@ -119,14 +121,15 @@ class MemoryEngine:
                 del self._held[copy.ack_id]
         self._tick(queue)
         queue.shard.letter_seqs.update((one.name, one.letter_seq) for one in gone)
+        row = removal_row(copy.seq for copy in copies)
         if group is None:
             del self._queues[name]
-            queue.shard.append(Event.QUEUE_REMOVED, name, None, None, 0, [removal(copies)])
+            queue.shard.append(Event.QUEUE_REMOVED, name, None, None, 0, [row], actor=actor)
         else:
             del queue.groups[group]
-            queue.shard.append(Event.GROUP_REMOVED, name, group, None, 0, [removal(copies)])
+            queue.shard.append(Event.GROUP_REMOVED, name, group, None, 0, [row], actor=actor)
 
-    def purge(self, name: QueueName, group: GroupName | None = None) -> int:
+    def purge(self, name: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
         """Delete what waits; return how many copies."""
         queue = self._queue(name)
         now_ms = self._tick(queue)
@@ -138,13 +141,23 @@ class MemoryEngine:
                 one.withdraw(copy)
                 one.end(copy, GONE, now_ms)
             if waiting:
-                queue.shard.append(Event.PURGED, name, one.name, None, one.depth, [removal(waiting)])
+                row = removal_row(copy.seq for copy in waiting)
+                queue.shard.append(Event.PURGED, name, one.name, None, one.depth, [row], actor=actor)
             purged += len(waiting)
         return purged
 
+    def note_hold(
+        self, event: Event, name: QueueName, group: GroupName | None, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group is held back or let go."""
+        queue = self._queue(name)
+        depth = None if group is None else self._group(queue, group).depth
+        self._tick(queue)
+        queue.shard.append(event, name, group, None, depth, [held_row(hold)], actor=actor)
+
     # The way of a message
 
-    def publish(self, envelopes: Sequence[Envelope]) -> list[Receipt]:
+    def publish(self, envelopes: Sequence[Envelope], app_version: str | None = None) -> list[Receipt]:
         """Check everything, then store chunk by chunk."""
         for name, group in addresses(envelopes):
             queue = self._queue(name)
@@ -154,7 +167,7 @@ class MemoryEngine:
         for chunk in publish_chunks(envelopes):
             queue = self._queues[chunk[0].queue]
             try:
-                receipts += queue.accept(chunk, self._tick(queue))
+                receipts += queue.accept(chunk, self._tick(queue), app_version=app_version)
             except GodwitError as error:
                 if not receipts:
                     raise
@@ -170,6 +183,7 @@ class MemoryEngine:
         limit: int,
         lease_ms: int,
         max_bytes: int | None = None,
+        app_version: str | None = None,
     ) -> list[Delivery]:
         """Look after the group, then lease up to `limit` messages."""
         queue = self._queue(name)
@@ -186,7 +200,7 @@ class MemoryEngine:
         if not copies:
             return []
         deliveries, rows = lease(copies, self._held, self._tokens, worker=worker, lease_ms=lease_ms, now_ms=now_ms)
-        queue.shard.append(Event.DELIVERED, name, group_name, worker, group.depth, rows)
+        queue.shard.append(Event.DELIVERED, name, group_name, worker, group.depth, rows, app_version=app_version)
         return deliveries
 
     def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
@@ -203,7 +217,7 @@ class MemoryEngine:
         self._journal_refused(refused)
         return refused
 
-    def cancel(self, name: QueueName, message_id: MessageId) -> bool:
+    def cancel(self, name: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits."""
         queue = self._queue(name)
         now_ms = self._tick(queue)
@@ -216,11 +230,11 @@ class MemoryEngine:
                 if copy.place <= BLOCKED:
                     group.withdraw(copy)
                     group.end(copy, GONE, now_ms)
-                    rows.append((message_id, copy.seq))
+                    rows.append(cancelled_row(message_id, copy.seq))
                 copy = older
             if rows:
                 found = True
-                queue.shard.append(Event.CANCELLED, name, group.name, None, group.depth, rows)
+                queue.shard.append(Event.CANCELLED, name, group.name, None, group.depth, rows, actor=actor)
         return found
 
     # Time and bookkeeping
@@ -308,22 +322,22 @@ class MemoryEngine:
             raise QueueNotFound(name, tuple(self._queues))
         return dead_letters.page(found, group, after, limit)
 
-    def replay(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+    def replay(self, letter_ids: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Let dead letters wait again; return those that do not exist."""
         by_group, unknown = self._find_letters(letter_ids)
         for group, letters in by_group.items():
             dead_letters.check_room(self._queues[group.queue], group, letters)
         for group, letters in by_group.items():
             queue = self._queues[group.queue]
-            dead_letters.replay(queue, group, letters, self._tick(queue))
+            dead_letters.replay(queue, group, letters, self._tick(queue), actor)
         return unknown
 
-    def discard(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+    def discard(self, letter_ids: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Delete dead letters; return those that do not exist."""
         by_group, unknown = self._find_letters(letter_ids)
         for group, letters in by_group.items():
             self._tick(self._queues[group.queue])
-            dead_letters.discard(self._queues[group.queue], group, letters)
+            dead_letters.discard(self._queues[group.queue], group, letters, actor=actor)
         return unknown
 
     def _find_letters(
@@ -370,7 +384,7 @@ class MemoryEngine:
             if group is not None and 0 < len(token) <= 64:  # noqa: PLR2004
                 self._tick(self._queues[group.queue])
                 self._queues[group.queue].shard.append(
-                    Event.ACK_REFUSED, group.queue, group.name, None, group.depth, [(token,)]
+                    Event.ACK_REFUSED, group.queue, group.name, None, group.depth, [refused_row(token)]
                 )
 
     def _write(self, rows: Mapping[Transition, Sequence[Row]]) -> None:

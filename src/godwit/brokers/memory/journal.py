@@ -52,11 +52,20 @@ class MemoryShard:
         return self.at_ms
 
     def append(
-        self, event: Event, queue: str, group: str | None, worker: str | None, depth: int | None, rows: Sequence[Row]
+        self,
+        event: Event,
+        queue: str,
+        group: str | None,
+        worker: str | None,
+        depth: int | None,
+        rows: Sequence[Row],
+        *,
+        actor: str | None = None,
+        app_version: str | None = None,
     ) -> None:
         """Write one chunk at the shard's present time."""
         first = self.seq + 1
-        data = encode_chunk(self.epoch, first, self.at_ms, event, queue, group, worker, depth, rows)
+        data = encode_chunk(self.epoch, first, self.at_ms, event, queue, group, worker, depth, rows, actor, app_version)
         self.seq += len(rows)
         self.size += len(data)
         self.chunks.append(StoredChunk(first, self.seq, self.at_ms, data))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any
 
 from godwit.brokers.contract import Delivery
 from godwit.brokers.memory.group import LEASED, MemoryCopy, MemoryGroup
+from godwit.core.journal.rows import JournalRow, delivered_row, renewed_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
 
@@ -30,14 +30,14 @@ def lease(
     worker: str,
     lease_ms: int,
     now_ms: int,
-) -> tuple[list[Delivery], list[tuple[Any, ...]]]:
+) -> tuple[list[Delivery], list[JournalRow]]:
     """Lease copies of one group to a worker; return its deliveries and their journal rows."""
     group = copies[0].group
     queue, name, prefix = group.queue, group.name, group.ack_prefix
     deadline_ms = now_ms + lease_ms
     leases = group.lease_out(lease_ms, deadline_ms)
     deliveries: list[Delivery] = []
-    rows: list[tuple[Any, ...]] = []
+    rows: list[JournalRow] = []
     size = 0
     for copy, token in zip(copies, tokens, strict=False):
         envelope, seq = copy.envelope, copy.seq
@@ -55,8 +55,8 @@ def lease(
         counters = (attempt, copy.failures, copy.crashes)
         times = (copy.ready_ms, now_ms, deadline_ms)
         deliveries.append(Delivery(ack_id, queue, name, envelope, seq, *counters, copy.errors, *times))
-        traits = (envelope.type, copy.lane, envelope.ordering_key)
-        rows.append((envelope.id, seq, token, *counters, deadline_ms, now_ms - copy.ready_ms, *traits))
+        waited_ms, kind, key = now_ms - copy.ready_ms, envelope.type, envelope.ordering_key
+        rows.append(delivered_row(envelope.id, seq, token, *counters, deadline_ms, waited_ms, kind, copy.lane, key))
     group.ready -= len(copies)
     group.leased += len(copies)
     group.leased_bytes += size
@@ -67,9 +67,9 @@ def lease(
 
 def extend(
     ack_ids: Sequence[AckId], held: dict[AckId, MemoryCopy], now_of: Callable[[MemoryGroup], int], lease_ms: int
-) -> tuple[dict[Transition, list[tuple[Any, ...]]], list[AckId]]:
+) -> tuple[dict[Transition, list[JournalRow]], list[AckId]]:
     """Let leases end `lease_ms` from now; return their journal rows and the ack ids refused."""
-    rows: dict[Transition, list[tuple[Any, ...]]] = {}
+    rows: dict[Transition, list[JournalRow]] = {}
     refused: list[AckId] = []
     for ack_id in ack_ids:
         copy = held.get(ack_id)
@@ -83,6 +83,6 @@ def extend(
         group.leased += 1
         group.leased_bytes += copy.envelope.size
         group.due_hint_ms = min(group.due_hint_ms, copy.deadline_ms)
-        row = (copy.envelope.id, copy.seq, copy.token, copy.deadline_ms)
+        row = renewed_row(copy.envelope.id, copy.seq, copy.token, copy.deadline_ms)
         rows.setdefault((group, Event.EXTENDED, copy.worker), []).append(row)
     return rows, refused

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from godwit.brokers.memory.group import NEVER, MemoryCopy, MemoryGroup
 from godwit.brokers.memory.journal import MemoryShard
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.rows import JournalRow, ended_row, renewed_row, returned_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
 
@@ -40,7 +39,7 @@ def maintain_group(
 
 def _forgive(group: MemoryGroup, shard: MemoryShard, gap_ms: int, now_ms: int) -> int:
     """No worker could renew a lease in the gap, so those shorter than it end one length from now."""
-    rows: list[tuple[Any, ...]] = []
+    rows: list[JournalRow] = []
     for length_ms, copies in group.leases.items():
         if length_ms >= gap_ms:
             continue
@@ -48,7 +47,7 @@ def _forgive(group: MemoryGroup, shard: MemoryShard, gap_ms: int, now_ms: int) -
             if copy.deadline_ms >= now_ms + length_ms:
                 continue
             copy.deadline_ms = now_ms + length_ms
-            rows.append((copy.envelope.id, copy.seq, copy.token, copy.deadline_ms))
+            rows.append(renewed_row(copy.envelope.id, copy.seq, copy.token, copy.deadline_ms))
     if rows:
         rows.sort(key=lambda row: row[1])
         shard.append(Event.LEASE_MOVED, group.queue, group.name, None, group.depth, rows)
@@ -69,8 +68,8 @@ def _take_back(
             due.append(copy)
     group.due_hint_ms = hint_ms
     due.sort(key=lambda copy: (copy.deadline_ms, copy.seq))
-    returned: dict[str, list[tuple[Any, ...]]] = {}
-    dead: dict[str, list[tuple[Any, ...]]] = {}
+    returned: dict[str, list[JournalRow]] = {}
+    dead: dict[str, list[JournalRow]] = {}
     spec = group.spec
     for copy in due:
         ack_id = copy.ack_id
@@ -86,7 +85,7 @@ def _take_back(
         else:
             delay_ms = milliseconds(spec.backoff.delay(attempt=copy.failures + copy.crashes)) if spec.backoff else 0
             group.give_back(copy, now_ms + delay_ms, now_ms)
-            returned.setdefault(copy.worker, []).append((*end_row(copy, now_ms, None, None), copy.ready_ms))
+            returned.setdefault(copy.worker, []).append(returned_row(end_row(copy, now_ms, None, None), copy.ready_ms))
     for event, by_worker in ((Event.LEASE_EXPIRED, returned), (Event.DEAD_LETTERED, dead)):
         for worker, rows in by_worker.items():
             shard.append(event, group.queue, group.name, worker, group.depth, rows)
@@ -109,20 +108,20 @@ def exhausted(copy: MemoryCopy) -> bool:
 
 def end_row(
     copy: MemoryCopy, now_ms: int, run_ms: int | None, kind: str | None, fingerprint: str | None = None
-) -> tuple[Any, ...]:
+) -> JournalRow:
     """Return the journal row of a lease's end other than an ack."""
     envelope = copy.envelope
-    return (
+    return ended_row(
         envelope.id, copy.seq, copy.token, copy.attempt, copy.failures, copy.crashes,
         now_ms - copy.leased_ms if run_ms is None else run_ms,
         envelope.type, copy.lane, envelope.ordering_key, kind, fingerprint,
     )  # fmt: skip
 
 
-def waiting_row(copy: MemoryCopy, kind: FailureKind) -> tuple[Any, ...]:
+def waiting_row(copy: MemoryCopy, kind: FailureKind) -> JournalRow:
     """Return the journal row of the end of a copy that was not leased."""
     envelope = copy.envelope
-    return (
+    return ended_row(
         envelope.id, copy.seq, None, copy.attempt, copy.failures, copy.crashes,
         None, envelope.type, copy.lane, envelope.ordering_key, kind, None,
     )  # fmt: skip

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from godwit.brokers.contract import Receipt
 from godwit.brokers.limits import Fill, fits, misfits
 from godwit.brokers.memory.group import MemoryCopy, MemoryGroup
 from godwit.brokers.memory.journal import MemoryShard
 from godwit.core.clock import milliseconds
-from godwit.core.journal.vocabulary import Event
+from godwit.core.journal.rows import JournalRow, arrival_row, dropped_row, duplicate_row
+from godwit.core.journal.vocabulary import VERSIONED, Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName
 from godwit.core.queues import LANE_OF_PRIORITY, QueueSpec
@@ -33,7 +34,9 @@ class MemoryQueue:
         self._dedup_buckets: dict[int, list[str]] = {}
         self._dedup_order: list[int] = []
 
-    def accept(self, chunk: Sequence[Envelope], now_ms: int, *, moved: bool = False) -> list[Receipt]:
+    def accept(
+        self, chunk: Sequence[Envelope], now_ms: int, *, moved: bool = False, app_version: str | None = None
+    ) -> list[Receipt]:
         """Store one chunk for all its groups, or raise and change nothing.
 
         What is `moved` here from another queue was accepted before: it is not deduplicated, never dropped, and its own
@@ -48,7 +51,7 @@ class MemoryQueue:
         self.published += len(fresh)
         ttl_ms = milliseconds(self.spec.ttl) if self.spec.ttl is not None and not moved else 0
         for index, group in enumerate(self.groups.values()):
-            self._copy(group, index, fresh, first_seq, dropped[group.name], ttl_ms, now_ms)
+            self._copy(group, index, fresh, first_seq, dropped[group.name], ttl_ms, now_ms, app_version)
         if len(fresh) == len(chunk):
             return [Receipt(envelope.id, True) for envelope in chunk]  # noqa: FBT003
         return self._answer_duplicates(chunk, fresh)
@@ -59,7 +62,7 @@ class MemoryQueue:
         for envelope in chunk:
             receipts.append(Receipt(envelope.id, id(envelope) in accepted))
             accepted.discard(id(envelope))  # the same object twice in one chunk is a repetition too
-        repetitions = [(receipt.id,) for receipt in receipts if not receipt.fresh]
+        repetitions = [duplicate_row(receipt.id) for receipt in receipts if not receipt.fresh]
         self.duplicates += len(repetitions)
         self.shard.append(Event.DUPLICATE, self.spec.name, None, None, None, repetitions)
         return receipts
@@ -125,13 +128,14 @@ class MemoryQueue:
         dropped: frozenset[int] | None,
         ttl_ms: int,
         now_ms: int,
+        app_version: str | None,
     ) -> None:
         """Give one group its copies and journal them."""
         lanes = len(group.lanes) > 1
         copies = len(self.groups)
-        rows: list[tuple[Any, ...]] = []
-        later_rows: list[tuple[Any, ...]] = []
-        dropped_rows: list[tuple[Any, ...]] = []
+        rows: list[JournalRow] = []
+        later_rows: list[JournalRow] = []
+        dropped_rows: list[JournalRow] = []
         seq = first_seq - 1
         for envelope in fresh:
             seq += 1
@@ -139,21 +143,25 @@ class MemoryQueue:
             if addressed and envelope.group != group.name:
                 continue
             if dropped is not None and seq - first_seq in dropped:
-                dropped_rows.append((envelope.id, seq, envelope.size))
+                dropped_rows.append(dropped_row(envelope.id, seq, envelope.size))
                 continue
             deliver_ms = envelope.deliver_at_ms
             ready_ms = now_ms if deliver_ms is None or deliver_ms <= now_ms else deliver_ms
             lane = LANE_OF_PRIORITY[envelope.priority] if lanes else 0
             copy = MemoryCopy(group, envelope, seq, lane, ready_ms, envelope.expiry_ms(ttl_ms))
             group.admit(copy, now_ms)
-            row = arrival(copy, 0 if addressed else index, 1 if addressed else copies)
-            if self.keeps_body or envelope.schedule_id or envelope.campaign or envelope.replay_of:
-                row = (*row, envelope.schedule_id, envelope.campaign, envelope.replay_of, self.body(envelope))
+            row = arrival_row(
+                envelope.id, seq, 0 if addressed else index, 1 if addressed else copies, envelope.type,
+                envelope.priority, copy.lane, envelope.ordering_key, ready_ms, deliver_ms, copy.expires_ms or None,
+                envelope.size, envelope.schedule_id, envelope.campaign, envelope.replay_of, self.body(envelope),
+                envelope.correlation_id, envelope.journal_attributes,
+            )  # fmt: skip
             (rows if ready_ms == now_ms else later_rows).append(row)
         group.dropped += len(dropped_rows)
         for event, found in ((Event.ENQUEUED, rows), (Event.SCHEDULED, later_rows), (Event.DROPPED, dropped_rows)):
             if found:
-                self.shard.append(event, self.spec.name, group.name, None, group.depth, found)
+                version = app_version if event in VERSIONED else None
+                self.shard.append(event, self.spec.name, group.name, None, group.depth, found, app_version=version)
 
     def body(self, envelope: Envelope) -> bytes | None:
         """Return what the journal keeps of the message itself."""
@@ -161,12 +169,3 @@ class MemoryQueue:
 
 
 _size = attrgetter("size")
-
-
-def arrival(copy: MemoryCopy, index: int, copies: int) -> tuple[Any, ...]:
-    """Return the journal row of a copy that has just come in, without the fields that are mostly empty."""
-    envelope = copy.envelope
-    return (
-        envelope.id, copy.seq, index, copies, envelope.type, envelope.priority, copy.lane, envelope.ordering_key,
-        copy.ready_ms, envelope.deliver_at_ms, copy.expires_ms or None, envelope.size,
-    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from godwit.brokers.contract import GroupStats
 from godwit.brokers.memory.group import DEAD, LEASED, MemoryCopy, MemoryGroup
@@ -18,12 +18,6 @@ def all_copies(group: MemoryGroup) -> Iterator[MemoryCopy]:
             yield copy
             copy = copy.twin
     yield from group.letters.values()
-
-
-def removal(copies: Iterable[MemoryCopy]) -> tuple[int, int | None, int | None]:
-    """Return the journal row of copies removed together: their number and range."""
-    seqs = [copy.seq for copy in copies]
-    return (len(seqs), min(seqs, default=None), max(seqs, default=None))
 
 
 def copy_state(copy: MemoryCopy) -> CopyState:

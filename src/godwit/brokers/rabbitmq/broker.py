@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, Final, Self
 
-from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms, no_replicas
+from godwit.brokers.arguments import check_actor, check_hold, check_pull, checked_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import (
     NO_WAIT,
     Delivery,
@@ -45,6 +45,7 @@ from godwit.brokers.rabbitmq.url import Address
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, GodwitError
 from godwit.core.journal.external_journal import JournalWriter
+from godwit.core.journal.vocabulary import Event
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
@@ -60,6 +61,7 @@ log = get_logger(__name__)
 class RabbitMQBroker:
     """Messages in quorum queues, bookkeeping in the ledger."""
 
+    app_version: str | None = None
     partial_promises = PARTIAL_PROMISES
     care_is_shared = False
     publishes_at_once = 1
@@ -161,6 +163,7 @@ class RabbitMQBroker:
             async with self._translating():
                 await self._link.open()
             try:
+                self._ledger.app_version = self.app_version
                 await self._ledger.open()
             except BaseException:
                 await self._link.close()
@@ -196,20 +199,31 @@ class RabbitMQBroker:
         async with self._translating():
             await self._queues.declare(queue, groups)
 
-    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+    async def remove(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
         """Remove a queue, or one group, with all it holds."""
+        check_actor(actor)
         async with self._translating():
-            await self._queues.remove(queue, group)
+            await self._queues.remove(queue, group, actor=actor)
 
-    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+    async def purge(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
         """Delete everything that waits (not what is leased or dead); return how many copies."""
+        check_actor(actor)
         async with self._translating():
-            return await self._queues.purge(queue, group)
+            return await self._queues.purge(queue, group, actor=actor)
 
-    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+    async def note_hold(
+        self, event: Event, queue: QueueName, group: GroupName | None = None, *, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group was paused, is draining or was resumed."""
+        check_hold(event, hold)
+        check_actor(actor)
+        await self._queues.note_hold(event, queue, group, hold=hold, actor=actor)
+
+    async def cancel(self, queue: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits; copies that are leased or dead stay. Say whether there was one."""
+        check_actor(actor)
         async with self._translating():
-            return await self._queues.cancel(queue, message_id)
+            return await self._queues.cancel(queue, message_id, actor=actor)
 
     # The way of a message
 

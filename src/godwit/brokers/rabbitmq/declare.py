@@ -13,6 +13,7 @@ from godwit.brokers.rabbitmq.ledger import declare as book_of_queues
 from godwit.brokers.rabbitmq.ledger.file import LedgerFile
 from godwit.brokers.rabbitmq.ledger.transaction import LedgerTransaction
 from godwit.core.errors import InvalidSetting
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 
@@ -67,19 +68,25 @@ class Queues:
         spec, names = await self._ledger.step(groups)
         await self._declarer.declare(await self._link.connection(), spec, names)
 
-    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+    async def remove(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
         """Remove a queue, or one group, with all it holds."""
-        gone = await self._ledger.step(lambda tx: book_of_queues.remove(tx, queue, group))
+        gone = await self._ledger.step(lambda tx: book_of_queues.remove(tx, queue, group, actor=actor))
         self._lease_table.drop(lambda lease: lease.queue == queue and lease.group in gone)
         self._changed([(queue, name) for name in gone])
         await self._declarer.remove(self._link, queue, gone, whole=group is None)
 
-    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+    async def purge(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
         """Delete everything that waits (not what is leased or dead); return how many copies."""
-        purged, groups = await self._ledger.step(lambda tx: book_of_queues.purge(tx, queue, group))
+        purged, groups = await self._ledger.step(lambda tx: book_of_queues.purge(tx, queue, group, actor=actor))
         await self._declarer.purge(self._link, queue, groups)
         return purged
 
-    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+    async def note_hold(
+        self, event: Event, queue: QueueName, group: GroupName | None, *, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group was paused, is draining or was resumed."""
+        await self._ledger.step(lambda tx: book_of_queues.note_hold(tx, event, queue, group, hold=hold, actor=actor))
+
+    async def cancel(self, queue: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits; copies that are leased or dead stay. Say whether there was one."""
-        return await self._ledger.step(lambda tx: book_of_queues.cancel(tx, queue, message_id))
+        return await self._ledger.step(lambda tx: book_of_queues.cancel(tx, queue, message_id, actor=actor))

@@ -95,5 +95,7 @@ def _step(chunk: Chunk, shard: str, after: Position | None, seen: Seen) -> Journ
         group=chunk.group,
         worker=chunk.worker,
         depth=chunk.depth,
+        actor=chunk.actor,
+        app_version=chunk.app_version,
         rows=rows,
     )

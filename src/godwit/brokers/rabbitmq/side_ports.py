@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import msgspec
 
-from godwit.brokers.arguments import check_limit, check_reader
+from godwit.brokers.arguments import check_actor, check_limit, check_reader
 from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
 from godwit.brokers.rabbitmq.layout.message import header_of, pack
 from godwit.brokers.rabbitmq.layout.topology import Names
@@ -37,8 +37,9 @@ class RabbitDeadLetters:
         await self._drain()
         return await self._ledger.step(lambda tx: book_of_letters.page(tx, name, group, after, limit))
 
-    async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
+    async def replay(self, letters: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Make them ready again, counters at zero, history kept; return those that do not exist."""
+        check_actor(actor)
         await self._drain()
 
         def begin(tx: LedgerTransaction) -> tuple[list[book_of_letters.Revived], list[LetterId]]:
@@ -66,16 +67,17 @@ class RabbitDeadLetters:
         except BaseException:
             self._ledger.post(lambda tx: book_of_letters.not_replayed(tx, revived))
             raise
-        await self._ledger.step(lambda tx: book_of_letters.replayed(tx, revived, body=self._body))
+        await self._ledger.step(lambda tx: book_of_letters.replayed(tx, revived, body=self._body, actor=actor))
         return unknown
 
-    async def discard(self, letters: Sequence[LetterId]) -> list[LetterId]:
+    async def discard(self, letters: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Delete them; return those that do not exist."""
+        check_actor(actor)
         await self._drain()
 
         def step(tx: LedgerTransaction) -> list[LetterId]:
             claimed, unknown = book_of_letters.claim(tx, letters)
-            book_of_letters.strike(tx, claimed, None)
+            book_of_letters.strike(tx, claimed, None, actor=actor)
             return unknown
 
         return await self._ledger.step(step, durable=True)

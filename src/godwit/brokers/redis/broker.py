@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import product
 from typing import Any, Final, Self
 
-from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms
+from godwit.brokers.arguments import check_actor, check_hold, check_pull, checked_settlements, lease_ms
 from godwit.brokers.channel_counts import ChannelCounts
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
@@ -33,6 +33,7 @@ from godwit.brokers.redis.settle import RedisSettler
 from godwit.brokers.redis.shared import RedisShared
 from godwit.brokers.redis.url import RedisUrl
 from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
+from godwit.core.journal.vocabulary import Event
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName, is_message_id, is_name
@@ -54,6 +55,7 @@ class RedisBroker:
     `now` gives scripts another time than the server's, for tests.
     """
 
+    app_version: str | None = None
     partial_promises: frozenset[str] = frozenset()
     care_is_shared = True
     publishes_at_once = 2
@@ -130,6 +132,7 @@ class RedisBroker:
     async def __aenter__(self) -> Self:
         """Connect, so that a wrong address or password is known now."""
         if self._listeners is None:
+            self._catalog.app_version = self.app_version
             await self._servers.open()
             self._listeners = RedisListeners(self._servers, self._catalog.partitions_of, self._fetcher)
         return self
@@ -160,12 +163,13 @@ class RedisBroker:
         """Create a queue and groups, or change their settings."""
         await self._catalog.declare(queue, groups)
 
-    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+    async def remove(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
         """Remove a queue, or one group, with all it holds; pulls waiting there end with an error."""
-        await self._catalog.remove(queue, group)
+        await self._catalog.remove(queue, group, check_actor(actor))
 
-    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+    async def purge(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
         """Delete everything that waits."""
+        check_actor(actor)
         known = await self._catalog.ask(queue)
         if group is not None:
             known.group(group)
@@ -173,8 +177,16 @@ class RedisBroker:
         for name in known.groups if group is None else (group,):
             for partition in known.partitions:
                 names = (*keys.step(queue, partition), *keys.block(queue, name, partition))
-                purged += await self._reach.run("purge", queue, names, (name,))
+                purged += await self._reach.run("purge", queue, names, (name, actor or ""))
         return purged
+
+    async def note_hold(
+        self, event: Event, queue: QueueName, group: GroupName | None = None, *, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group was paused, is draining or was resumed."""
+        check_hold(event, hold)
+        check_actor(actor)
+        await self._journal.note_hold(event, queue, group, hold=hold, actor=actor)
 
     def publish(
         self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None
@@ -291,8 +303,9 @@ class RedisBroker:
         self._open()
         return self._renewer.extend(ack_ids, length_ms)
 
-    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+    async def cancel(self, queue: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits; the server looks through its queue, a thousand copies at a time."""
+        check_actor(actor)
         known = await self._catalog.ask(queue)
         if not is_message_id(message_id):
             return False
@@ -300,7 +313,7 @@ class RedisBroker:
         for group, partition in product(known.groups, known.partitions):
             names, place = (*keys.step(queue, partition), *keys.block(queue, group, partition)), b""
             while True:
-                count, place = await self._reach.run("cancel", queue, names, (group, message_id, place))
+                count, place = await self._reach.run("cancel", queue, names, (group, message_id, place, actor or ""))
                 found += count
                 if not place:
                     break

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from godwit.brokers.arguments import check_limit, number_of
+from godwit.brokers.arguments import check_actor, check_limit, number_of
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
 from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.layout import keys
@@ -72,16 +72,17 @@ class RedisDeadLetters:
         prefix = ack_prefix(queue, group, partition)
         return [_letter(queue, group, prefix, entry) for entry in entries]
 
-    async def replay(self, letters: Sequence[LetterId]) -> list[LetterId]:
+    async def replay(self, letters: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Make them ready again; limits are looked at for all of them first."""
+        check_actor(actor)
         by_queue, missing = await self._aimed(letters)
         for step in ("check", "do") if len(by_queue) > 1 else ("do",):
             gone = []
             for queue, aimed in by_queue:
                 staying, moving = await self._displaced(queue, aimed)
-                gone += await self._replay(queue, staying, step) if staying else []
+                gone += await self._replay(queue, staying, step, actor) if staying else []
                 if step == "do" and moving:
-                    await self._move(queue, moving, queue.name)
+                    await self._move(queue, moving, queue.name, actor)
         missing += gone if by_queue else []
         return [letters[index] for index in sorted(missing)]
 
@@ -106,7 +107,11 @@ class RedisDeadLetters:
         return staying, moving
 
     async def _move(
-        self, source: QueueConfig, letters: Sequence[tuple[LetterAim, DeadLetter]], target: QueueName
+        self,
+        source: QueueConfig,
+        letters: Sequence[tuple[LetterAim, DeadLetter]],
+        target: QueueName,
+        actor: str | None = None,
     ) -> int:
         """Publish letters where they belong, then remove them here; return how many were there."""
         own = target == source.name
@@ -122,14 +127,14 @@ class RedisDeadLetters:
         ]
         # Each letter is a ticket: should this process end before the next step, it is not moved twice.
         await self._publisher.accept(envelopes, mode="moved", tickets=[letter.id for _, letter in letters])
-        return len(letters) - len(await self._discard(source, [aim for aim, _ in letters], target))
+        return len(letters) - len(await self._discard(source, [aim for aim, _ in letters], target, actor))
 
-    async def _replay(self, queue: QueueConfig, aimed: Sequence[LetterAim], step: str) -> list[int]:
+    async def _replay(self, queue: QueueConfig, aimed: Sequence[LetterAim], step: str, actor: str | None) -> list[int]:
         groups, names, words = _addressed(queue, aimed)
         spec = queue.spec
         arguments = (
             step, len(groups), *queue.limits[:2], spec.lanes, int(queue.keeps_body), len(aimed),
-            *groups, *words,
+            actor or "", *groups, *words,
         )  # fmt: skip
         try:
             answer = await self._reach.run("replay", queue.name, names, arguments)
@@ -139,16 +144,19 @@ class RedisDeadLetters:
             raise over_limit(queue, answer)
         return [aimed[index - 1].place for index in answer[1:]]
 
-    async def discard(self, letters: Sequence[LetterId]) -> list[LetterId]:
+    async def discard(self, letters: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Delete them."""
+        check_actor(actor)
         by_queue, missing = await self._aimed(letters)
         for queue, aimed in by_queue:
-            missing += await self._discard(queue, aimed)
+            missing += await self._discard(queue, aimed, actor=actor)
         return [letters[index] for index in sorted(missing)]
 
-    async def _discard(self, queue: QueueConfig, aimed: Sequence[LetterAim], target: str = "") -> list[int]:
+    async def _discard(
+        self, queue: QueueConfig, aimed: Sequence[LetterAim], target: str = "", actor: str | None = None
+    ) -> list[int]:
         groups, names, words = _addressed(queue, aimed)
-        arguments = (target, len(groups), len(aimed), *groups, *words)
+        arguments = (target, len(groups), len(aimed), actor or "", *groups, *words)
         answer = await self._reach.run("discard", queue.name, names, arguments)
         return [aimed[index - 1].place for index in answer]
 

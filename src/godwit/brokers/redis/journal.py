@@ -13,6 +13,7 @@ from godwit.brokers.contract import ShardEnds, Snapshot
 from godwit.brokers.redis.client.script_runner import ScriptRunner, answered
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.catalog import Catalog
+from godwit.brokers.redis.layout.codec import packed
 from godwit.brokers.redis.layout.compact_chunks import first_seq, written_out
 from godwit.brokers.redis.layout.partitions import share
 from godwit.brokers.redis.settle import Shard
@@ -20,7 +21,8 @@ from godwit.brokers.redis.stats import snapshot
 from godwit.core.clock import milliseconds
 from godwit.core.errors import JournalLost
 from godwit.core.journal.shards import Position, shard_name, shard_parts
-from godwit.core.names import QueueName
+from godwit.core.journal.vocabulary import Event
+from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import QueueSpec
 
 _PAGE: Final = 500
@@ -101,6 +103,17 @@ class RedisJournal:
                     last = reached
             if len(page) < min(limit, _PAGE) or last - seen >= limit:
                 return found
+
+    async def note_hold(
+        self, event: Event, queue: QueueName, group: GroupName | None, *, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group was paused, is draining or was resumed."""
+        known = await self._catalog.ask(queue)
+        if group is not None:
+            known.group(group)
+        arguments = (event.value, group or "", packed(hold), actor or "")
+        if not await self._reach.run("note_hold", queue, keys.step(queue), arguments):
+            (await self._catalog.ask(queue)).group(group or "")  # removed meanwhile
 
     async def trim(self) -> int:
         """Drop what need not be kept."""

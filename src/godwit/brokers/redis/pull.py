@@ -123,8 +123,13 @@ class RedisPuller:
         queue, group, worker, length_ms, _ = order
         block = keys.block(queue, group)
         names = (*keys.step(queue), *(block[place] for place in _ONE_PLACES))
-        arguments = (self._reach.now(), queue, group, f"g:{group}", worker, length_ms, token, run_id)
+        arguments = (self._reach.now(), queue, group, f"g:{group}", worker, length_ms, token, *self._version(), run_id)
         return token, ("EVALSHA", PULL_ONE.sha, len(names), *names, *arguments)
+
+    def _version(self) -> tuple[Argument, ...]:
+        """Return the application's version for a script, where it has one."""
+        version = self._catalog.app_version
+        return () if version is None else (version,)
 
     def answered(self, order: PullOrder, token: str, answer: Any) -> Pulled | None:
         """Return what a pull that waited found, or None when it did not look."""
@@ -140,7 +145,7 @@ class RedisPuller:
         queue, group = order.queue, order.group
         names = (*keys.step(queue, partition), *keys.block(queue, group, partition), keys.inbox(queue, partition))
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        arguments = (group, order.worker, limit, order.lease_ms, order.max_bytes, token, taken)
+        arguments = (group, order.worker, limit, order.lease_ms, order.max_bytes, token, taken, *self._version())
         try:
             answer = await self._reach.run("pull", queue, names, arguments, again=False, signed=True)
         except BrokerUnavailable as error:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from godwit.brokers.arguments import check_pull, checked_settlements, lease_ms, no_replicas
+from godwit.brokers.arguments import check_actor, check_hold, check_pull, checked_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.layout.file import open_reader, owner_of, translated
@@ -23,6 +23,7 @@ from godwit.brokers.sqlite.side_ports import SqliteBrokerJournal, SqliteDeadLett
 from godwit.brokers.sqlite.stats import stats
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, InvalidSetting
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -44,6 +45,7 @@ class SqliteBroker:
     after a fork, a child may open one that was only made before; of one that was open it needs another.
     """
 
+    app_version: str | None = None
     partial_promises: frozenset[str] = frozenset()
     care_is_shared = True
     publishes_at_once = 1
@@ -204,13 +206,23 @@ class SqliteBroker:
         """Create a queue and groups, or change their settings."""
         await self.write("declare", lambda engine: engine.declare(queue, groups), durable=True)
 
-    async def remove(self, queue: QueueName, group: GroupName | None = None) -> None:
+    async def remove(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
         """Remove a queue, or one group, with all it holds; pulls waiting there end with an error."""
-        await self.write("remove", lambda engine: engine.remove(queue, group))
+        check_actor(actor)
+        await self.write("remove", lambda engine: engine.remove(queue, group, actor=actor))
 
-    async def purge(self, queue: QueueName, group: GroupName | None = None) -> int:
+    async def purge(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
         """Delete everything that waits."""
-        return int(await self.write("purge", lambda engine: engine.purge(queue, group)))
+        check_actor(actor)
+        return int(await self.write("purge", lambda engine: engine.purge(queue, group, actor=actor)))
+
+    async def note_hold(
+        self, event: Event, queue: QueueName, group: GroupName | None = None, *, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group was paused, is draining or was resumed."""
+        check_hold(event, hold)
+        check_actor(actor)
+        await self.write("hold", lambda engine: engine.note_hold(event, queue, group, hold, actor))
 
     async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Store messages for every group; they are on the disk when this returns."""
@@ -219,7 +231,8 @@ class SqliteBroker:
         writer = await self._opened()
         # A few messages wait for the disk most of the time, many keep the processor busy.
         carry_out = writer.brief if BUSY <= len(envelopes) <= BRIEF else writer.submit
-        receipts, stopped = await carry_out("publish", lambda engine: engine.publish(envelopes), durable=True)
+        version = self.app_version
+        receipts, stopped = await carry_out("publish", lambda engine: engine.publish(envelopes, version), durable=True)
         if stopped is not None:
             raise stopped
         return receipts
@@ -240,7 +253,15 @@ class SqliteBroker:
         length_ms = lease_ms(lease)
 
         def step(engine: Any) -> Any:
-            return engine.pull(queue, group, worker=worker, limit=limit, lease_ms=length_ms, max_bytes=max_bytes)
+            return engine.pull(
+                queue,
+                group,
+                worker=worker,
+                limit=limit,
+                lease_ms=length_ms,
+                max_bytes=max_bytes,
+                app_version=self.app_version,
+            )
 
         writer = await self._opened()
         carry_out = writer.brief if limit <= BRIEF else writer.submit
@@ -304,9 +325,10 @@ class SqliteBroker:
         refused: list[AckId] = writer.thread.do("extend", lambda engine: engine.extend(ack_ids, length_ms))
         return refused
 
-    async def cancel(self, queue: QueueName, message_id: MessageId) -> bool:
+    async def cancel(self, queue: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits."""
-        return bool(await self.write("cancel", lambda engine: engine.cancel(queue, message_id)))
+        check_actor(actor)
+        return bool(await self.write("cancel", lambda engine: engine.cancel(queue, message_id, actor=actor)))
 
     async def maintain(self) -> int:
         """Do what time asks for."""

@@ -9,16 +9,31 @@ import msgspec
 
 from godwit.brokers.arguments import number_of
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
-from godwit.brokers.sqlite.layout.arrival_rows import arrival_row
+from godwit.brokers.sqlite.layout.arrival_rows import NO_MARKS
 from godwit.brokers.sqlite.layout.copies import admit, decode_errors, new_copy
 from godwit.brokers.sqlite.layout.ids import point_to
 from godwit.brokers.sqlite.layout.rows import ASIDE, GroupRow, QueueRow
 from godwit.brokers.sqlite.layout.run_plan import LANES
-from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, ID, PRIORITY, SEQ, envelope_of
+from godwit.brokers.sqlite.layout.runs import (
+    BODY,
+    CAMPAIGN,
+    DELIVER_AT,
+    ID,
+    KEY,
+    MARKS,
+    PRIORITY,
+    SCHEDULE_ID,
+    SEQ,
+    SIZE,
+    TYPE,
+    envelope_of,
+    message_of,
+)
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.publish import accept
 from godwit.core.errors import QueueFull, QueueNotFound
 from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.rows import discarded_row, replayed_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 
@@ -139,14 +154,20 @@ def _replay(work: SqliteStep, group: GroupRow, letters: dict[int, LetterRow]) ->
         turn = queue.next_turn()
         run = queue.floor(ASIDE) + turn
         lane = LANES[former[PRIORITY]] if queue.spec.lanes > 1 else 0
-        message = (*former[:ENVELOPE_FIELDS], queue.publish_seq, now_ms, lane, None)
+        message = message_of(envelope_of(former), queue.publish_seq, now_ms, lane, None)
         work.runs.write(run, [message], live=1, holds=0)
         copy = new_copy(message, run, ordered_lane=ordered_lane)
         copy.errors = letter.errors
         admit(work, group, copy, now_ms, turn)
         point_to(work, queue, message[ID], (run, message[SEQ]))
-        row = arrival_row(message, 0, 1, ordered_lane, body=queue.keeps_body)
-        rows.append((*row[:-2], message[ID], row[-1], letter.seq))
+        keyed = ordered_lane is not None and message[KEY] is not None
+        rows.append(
+            replayed_row(
+                message[ID], message[SEQ], message[TYPE], message[PRIORITY], ordered_lane if keyed else lane,
+                message[KEY], now_ms, message[DELIVER_AT], message[SIZE], message[SCHEDULE_ID], message[CAMPAIGN],
+                message[BODY] if queue.keeps_body else None, letter.seq, *(message[MARKS:] or NO_MARKS),
+            )
+        )  # fmt: skip
     work.journal(queue, Event.REPLAYED, group, None, rows)
 
 
@@ -169,7 +190,7 @@ def _discard(work: SqliteStep, group: GroupRow, letters: list[LetterRow], target
     for letter in letters:
         message = work.runs.message(letter.run, letter.seq)
         _remove(work, group, letter)
-        rows.append((message[ID], letter.seq, target))
+        rows.append(discarded_row(message[ID], letter.seq, target))
     if rows:
         work.now(group.queue)
         work.journal(group.queue, Event.DISCARDED, group, None, rows)

@@ -10,8 +10,9 @@ import msgspec
 from godwit.brokers.arguments import groups_or_default, one_server_only
 from godwit.brokers.sqlite.layout.rows import INSERT_GROUP, QueueRow, new_group_values
 from godwit.brokers.sqlite.layout.step import SqliteStep
-from godwit.brokers.sqlite.removal import clear_group, removal_row
+from godwit.brokers.sqlite.removal import clear_group
 from godwit.core.errors import AlreadyExistsError
+from godwit.core.journal.rows import declared_row, removal_row
 from godwit.core.journal.shards import shard_name
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
@@ -41,7 +42,7 @@ def declare(work: SqliteStep, spec: QueueSpec, groups: Sequence[GroupSpec]) -> N
             work.execute(INSERT_GROUP, (queue.id, group.name, encoded, *values))
         work.reload(queue)
         if group.name not in known:
-            work.journal(queue, Event.GROUP_CREATED, work.group(queue, group.name), None, [(encoded,)])
+            work.journal(queue, Event.GROUP_CREATED, work.group(queue, group.name), None, [declared_row(encoded)])
 
 
 def _former_letters(work: SqliteStep, queue: QueueRow, name: GroupName) -> int:
@@ -74,7 +75,7 @@ def _create(work: SqliteStep, spec: QueueSpec) -> QueueRow:
     )
     queue = work.queue(spec.name)
     work.now(queue)
-    work.journal(queue, Event.QUEUE_CREATED, None, None, [(encoded,)])
+    work.journal(queue, Event.QUEUE_CREATED, None, None, [declared_row(encoded)])
     return queue
 
 
@@ -93,7 +94,7 @@ def remove(work: SqliteStep, name: QueueName, group_name: GroupName | None) -> N
         former = (queue.shard_id, group.name, group.letter_seq)
         work.execute("INSERT OR REPLACE INTO broker_letter_seqs VALUES (?, ?, ?)", former)
         work.drop_group(group)
-    row = removal_row(count, seqs)
+    row = removal_row(seqs, count)
     work.ready.add(name)  # pulls that wait there end with an error
     if group_name is not None:
         work.journal(queue, Event.GROUP_REMOVED, None, None, [row], depth=0, group_name=group_name)

@@ -17,6 +17,7 @@ from godwit.brokers.sqlite.maintain import maintain_group
 from godwit.core.clock import Clock
 from godwit.core.errors import GodwitError
 from godwit.core.journal.shards import Position
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -59,7 +60,9 @@ class SqliteEngine:
         """Begin a step."""
         return SqliteStep(self.connection, self.runs, self._clock, self._floors)
 
-    def _often(self, step: Callable[Concatenate[SqliteStep, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _often(
+        self, app_version: str | None, step: Callable[Concatenate[SqliteStep, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Carry out a step of a message's way: it changes queues and groups only through what it has loaded.
 
         So the next such step can go on with that, unless another process has written meanwhile.
@@ -68,6 +71,7 @@ class SqliteEngine:
         known = self._known if version == self._version else None
         self._known, self._version = None, version
         work = SqliteStep(self.connection, self.runs, self._clock, self._floors, known)
+        work.app_version = app_version
         result = step(work, *args, **kwargs)
         work.save()
         self._known = work.known
@@ -75,8 +79,15 @@ class SqliteEngine:
         return result
 
     def _step(self, step: Callable[Concatenate[SqliteStep, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._asked(None, step, *args, **kwargs)
+
+    def _asked(
+        self, actor: str | None, step: Callable[Concatenate[SqliteStep, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Carry out a step in the name of who asked for it."""
         self._known = None
         work = self.work()
+        work.actor = actor
         result = step(work, *args, **kwargs)
         work.save()
         self._ready |= work.ready
@@ -86,43 +97,61 @@ class SqliteEngine:
         """Create a queue and groups, or change their settings."""
         self._step(declare.declare, spec, groups)
 
-    def remove(self, name: QueueName, group: GroupName | None = None) -> None:
+    def remove(self, name: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
         """Remove a queue or a group with all it holds."""
-        self._step(declare.remove, name, group)
+        self._asked(actor, declare.remove, name, group)
 
-    def purge(self, name: QueueName, group: GroupName | None = None) -> int:
+    def note_hold(
+        self, event: Event, name: QueueName, group: GroupName | None, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group is held back or let go."""
+        self._asked(actor, removal.note_hold, event, name, group, hold)
+
+    def purge(self, name: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
         """Delete what waits; return how many copies."""
-        return self._step(removal.purge, name, group)
+        return self._asked(actor, removal.purge, name, group)
 
-    def publish(self, envelopes: Sequence[Envelope]) -> tuple[list[Receipt], GodwitError | None]:
+    def publish(
+        self, envelopes: Sequence[Envelope], app_version: str | None = None
+    ) -> tuple[list[Receipt], GodwitError | None]:
         """Store messages chunk by chunk; return the receipts and what stopped a later chunk."""
-        return self._often(publish.publish, envelopes)
+        return self._often(app_version, publish.publish, envelopes)
 
     def pull(
-        self, name: QueueName, group: GroupName, *, worker: str, limit: int, lease_ms: int, max_bytes: int | None = None
+        self,
+        name: QueueName,
+        group: GroupName,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        max_bytes: int | None = None,
+        app_version: str | None = None,
     ) -> list[Delivery]:
         """Look after the group, then lease up to `limit` messages."""
-        return self._often(pull.pull, name, group, worker=worker, limit=limit, lease_ms=lease_ms, max_bytes=max_bytes)
+        return self._often(
+            app_version, pull.pull, name, group, worker=worker, limit=limit, lease_ms=lease_ms, max_bytes=max_bytes
+        )
 
     def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids refused."""
-        return self._often(settle.settle, settlements)
+        return self._often(None, settle.settle, settlements)
 
     def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
         """Let leases end `lease_ms` from now; return the ack ids refused."""
-        return self._often(settle.extend, ack_ids, lease_ms)
+        return self._often(None, settle.extend, ack_ids, lease_ms)
 
-    def cancel(self, name: QueueName, message_id: MessageId) -> bool:
+    def cancel(self, name: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits."""
-        return self._step(removal.cancel, name, message_id)
+        return self._asked(actor, removal.cancel, name, message_id)
 
-    def replay(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+    def replay(self, letter_ids: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Let dead letters wait again; return those that do not exist."""
-        return self._step(dead_letters.replay, letter_ids)
+        return self._asked(actor, dead_letters.replay, letter_ids)
 
-    def discard(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+    def discard(self, letter_ids: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Delete dead letters; return those that do not exist."""
-        return self._step(dead_letters.discard, letter_ids)
+        return self._asked(actor, dead_letters.discard, letter_ids)
 
     def maintain(self) -> int:
         """Look after every group, feed dead letter queues, forget and trim; return the number of changes."""

@@ -89,7 +89,7 @@ def _trim(work: SqliteStep, shard_id: int, spec: QueueSpec, now_ms: int) -> int:
         unread += max(0, last_seq - max(read_by_all, last_seq - n))
         first_seq = last_seq + 1
         if recipe:
-            released += [(run, 1) for run in decode_recipe(chunk)[7]]
+            released += [(run, 1) for run in decode_recipe(chunk).runs]
     chunks.close()
     if gone:
         work.executemany("DELETE FROM broker_journal WHERE place = ?", gone)

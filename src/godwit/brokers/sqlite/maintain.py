@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from godwit.brokers.sqlite.layout import copies as places
 from godwit.brokers.sqlite.layout.copies import BLOCKED, DELAYED, SELECT_WAITING, CopyRow
 from godwit.brokers.sqlite.layout.leases import Block, LeaseRow, blocks_of, unlease
@@ -12,6 +10,7 @@ from godwit.brokers.sqlite.layout.runs import ID, KEY, TYPE
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.rows import JournalRow, ended_row, renewed_row, returned_row
 from godwit.core.journal.vocabulary import Event
 
 
@@ -33,12 +32,12 @@ def maintain_group(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
 
 def _forgive(work: SqliteStep, group: GroupRow, gap_ms: int, now_ms: int) -> int:
     """No worker could renew a lease in the gap, so those shorter than it end one length from now."""
-    rows: list[tuple[Any, ...]] = []
+    rows: list[JournalRow] = []
     for block in blocks_of(work, group, " AND shortest < ?", gap_ms):
         for lease in block.open.values():
             if lease.length < gap_ms and lease.until < now_ms + lease.length:
                 lease.until = now_ms + lease.length
-                rows.append((lease.message_id, lease.seq, block.token(lease), lease.until))
+                rows.append(renewed_row(lease.message_id, lease.seq, block.token(lease), lease.until))
         block.changed = True
         block.save(work)
     if rows:
@@ -52,8 +51,8 @@ def _take_back(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
     if not due:
         return 0
     due.sort(key=lambda found: (found[1].until, found[1].seq))
-    returned: dict[str, list[tuple[Any, ...]]] = {}
-    dead: dict[str, list[tuple[Any, ...]]] = {}
+    returned: dict[str, list[JournalRow]] = {}
+    dead: dict[str, list[JournalRow]] = {}
     spec = group.spec
     for block, lease in due:
         unlease(group, lease)
@@ -67,7 +66,7 @@ def _take_back(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
         else:
             delay_ms = milliseconds(spec.backoff.delay(attempt=copy.failures + copy.crashes)) if spec.backoff else 0
             places.give_back(work, group, copy, now_ms + delay_ms, now_ms)
-            row = (*end_row(block, lease, copy, now_ms, None, None), copy.ready_at)
+            row = returned_row(end_row(block, lease, copy, now_ms, None, None), copy.ready_at)
             returned.setdefault(block.worker, []).append(row)
     for event, by_worker in ((Event.LEASE_EXPIRED, returned), (Event.DEAD_LETTERED, dead)):
         for worker, rows in by_worker.items():
@@ -89,7 +88,7 @@ def _end_due(work: SqliteStep, group: GroupRow, now_ms: int) -> list[tuple[Block
 
 
 def _expire(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[JournalRow] = []
     # One at a time: burying a head moves the next of its key, which may itself be past its time.
     nearest = f"{SELECT_WAITING} AND expiry <= ? ORDER BY expiry, seq LIMIT 1"
     while (found := work.execute(nearest, (group.id, now_ms)).fetchone()) is not None:
@@ -97,7 +96,7 @@ def _expire(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
         message = work.runs.message(copy.run, copy.seq)
         places.withdraw(work, group, copy)
         places.bury(work, group, copy, FailureKind.EXPIRED, now_ms, blocked=copy.slot == BLOCKED)
-        rows.append((
+        rows.append(ended_row(
             message[ID], copy.seq, None, copy.attempt, copy.failures, copy.crashes, None, message[TYPE], copy.lane,
             message[KEY], FailureKind.EXPIRED, None,
         ))  # fmt: skip
@@ -131,9 +130,9 @@ def end_row(
     run_ms: int | None,
     kind: str | None,
     fingerprint: str | None = None,
-) -> tuple[Any, ...]:
+) -> JournalRow:
     """Return the journal row of a lease's end other than an ack."""
-    return (
+    return ended_row(
         lease.message_id, lease.seq, block.token(lease), copy.attempt, copy.failures, copy.crashes,
         now_ms - block.delivered_at if run_ms is None else run_ms,
         lease.type, lease.lane, lease.key, kind, fingerprint,

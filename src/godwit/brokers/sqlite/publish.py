@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from godwit.brokers.chunks import addresses, publish_chunks
 from godwit.brokers.contract import Receipt
@@ -15,6 +16,7 @@ from godwit.brokers.sqlite.layout.run_plan import Drops, RunPlan
 from godwit.brokers.sqlite.layout.runs import GROUP, ID, SEQ, SIZE
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.core.errors import GodwitError, PartialPublish, QueueFull
+from godwit.core.journal.rows import dropped_row, duplicate_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 
@@ -72,7 +74,7 @@ def _answer_duplicates(
     for envelope in chunk:
         receipts.append(Receipt(envelope.id, id(envelope) in accepted))
         accepted.discard(id(envelope))  # the same object twice in one chunk is a repetition too
-    repetitions = [(receipt.id,) for receipt in receipts if not receipt.fresh]
+    repetitions = [duplicate_row(receipt.id) for receipt in receipts if not receipt.fresh]
     queue.duplicates += len(repetitions)
     work.journal(queue, Event.DUPLICATE, None, None, repetitions)
     return receipts
@@ -134,7 +136,7 @@ def _journal_arrivals(
     lane = group.ordered_lane if group.spec.message_ordering else None
     for event in (Event.ENQUEUED, Event.SCHEDULED):
         runs = [run for run in plan.runs if run.later == (event is Event.SCHEDULED)]
-        recipe = (
+        recipe: tuple[Any, ...] = (
             event,
             queue.name,
             group.name,
@@ -145,6 +147,8 @@ def _journal_arrivals(
             [run.last for run in runs],
             list(dropped),
         )
+        if work.app_version is not None:
+            recipe = (*recipe, work.app_version)
         if not runs:
             continue
         if queue.keeps_body:
@@ -166,6 +170,6 @@ def _journal_arrivals(
             if rows:
                 work.journal(queue, event, group, None, rows)
     if dropped:
-        rows = [(m[ID], m[SEQ], m[SIZE]) for m, _ in plan.stored() if m[SEQ] in dropped]
+        rows = [dropped_row(m[ID], m[SEQ], m[SIZE]) for m, _ in plan.stored() if m[SEQ] in dropped]
         group.dropped += len(rows)
         work.journal(queue, Event.DROPPED, group, None, rows)

@@ -11,11 +11,11 @@ from godwit.brokers.contract import Delivery
 from godwit.brokers.sqlite.layout.copies import AGAIN, DELETE_WAITING, LANE, SELECT_WAITING, CopyRow, decode_errors
 from godwit.brokers.sqlite.layout.leases import BLOCK_BITS, BLOCK_LEASES, INSERT_BLOCK, MARK_LENGTH, encode_leases
 from godwit.brokers.sqlite.layout.rows import GroupRow, QueueRow
-from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, ID, KEY, SIZE, TYPE, Message
+from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, ID, KEY, MARKS, SIZE, TYPE, Message, envelope_of
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.maintain import maintain_group
+from godwit.core.journal.rows import JournalRow, delivered_row
 from godwit.core.journal.vocabulary import Event
-from godwit.core.messages.envelope import Envelope
 from godwit.core.names import AckId, GroupName, QueueName
 from godwit.core.queues import LOWEST_FIRST_EVERY
 
@@ -146,7 +146,7 @@ def _lease(
 ) -> list[Delivery]:
     until = now_ms + lease_ms
     deliveries: list[Delivery] = []
-    rows: list[tuple[Any, ...]] = []
+    rows: list[JournalRow] = []
     for start in range(0, len(taken), BLOCK_LEASES):
         block = taken[start : start + BLOCK_LEASES]
         leases = [_lease_of(place, one, until, lease_ms) for place, one in enumerate(block)]
@@ -165,7 +165,7 @@ def _lease_of(place: int, one: Taken, until: int, lease_ms: int) -> tuple[Any, .
     """Return a new lease as it is stored."""
     run, message, copy, _ = one
     if copy is None:
-        seq, ready_at, lane, expiry = message[ENVELOPE_FIELDS:]
+        seq, ready_at, lane, expiry = message[ENVELOPE_FIELDS:MARKS]
         return (
             place, run, seq, message[ID], message[TYPE], lane, message[KEY], message[SIZE], 1, 0, 0, ready_at, expiry,
             None, until, lease_ms,
@@ -184,7 +184,7 @@ def _describe(
     number: int,
     now_ms: int,
     deliveries: list[Delivery],
-    rows: list[tuple[Any, ...]],
+    rows: list[JournalRow],
 ) -> None:
     """Add new leases to the answer for the worker and to the journal."""
     prefix, name, group_name = group.ack_prefix, group.queue.name, group.name
@@ -197,7 +197,7 @@ def _describe(
                 AckId(prefix + token),
                 name,
                 group_name,
-                Envelope(*one[1][:ENVELOPE_FIELDS]),
+                envelope_of(one[1]),
                 seq,
                 attempt,
                 failures,
@@ -208,4 +208,6 @@ def _describe(
                 until,
             )
         )
-        rows.append((id, seq, token, attempt, failures, crashes, until, now_ms - ready_at, type, lane, key))
+        rows.append(
+            delivered_row(id, seq, token, attempt, failures, crashes, until, now_ms - ready_at, type, lane, key)
+        )

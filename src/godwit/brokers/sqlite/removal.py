@@ -12,6 +12,7 @@ from godwit.brokers.sqlite.layout.leases import blocks_of
 from godwit.brokers.sqlite.layout.rows import ASIDE, TURN_BITS, GroupRow
 from godwit.brokers.sqlite.layout.runs import SEQ, SIZE
 from godwit.brokers.sqlite.layout.step import SqliteStep
+from godwit.core.journal.rows import cancelled_row, held_row, removal_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, MessageId, QueueName, is_message_id
 
@@ -23,11 +24,6 @@ class Cleared(NamedTuple):
     seqs: list[int]
 
 
-def removal_row(count: int, seqs: list[int]) -> tuple[int, int | None, int | None]:
-    """Return the journal row of a removal."""
-    return (count, min(seqs, default=None), max(seqs, default=None))
-
-
 def cancel(work: SqliteStep, name: QueueName, message_id: MessageId) -> bool:
     """Delete a message wherever it waits; say whether there was one."""
     queue = work.queue(name)
@@ -35,7 +31,7 @@ def cancel(work: SqliteStep, name: QueueName, message_id: MessageId) -> bool:
     found = False
     known = places_of(work, queue, message_id) if is_message_id(message_id) else []
     for group in work.groups(queue).values():
-        rows = [(message_id, seq) for run, seq in known if _withdraw(work, group, run, seq, now_ms)]
+        rows = [cancelled_row(message_id, seq) for run, seq in known if _withdraw(work, group, run, seq, now_ms)]
         if rows:
             found = True
             work.journal(queue, Event.CANCELLED, group, None, rows)
@@ -80,9 +76,19 @@ def purge(work: SqliteStep, name: QueueName, group_name: GroupName | None) -> in
     for group in groups:
         cleared = clear_group(work, group, waiting_only=True)
         if cleared.copies:
-            work.journal(queue, Event.PURGED, group, None, [removal_row(*cleared)])
+            work.journal(queue, Event.PURGED, group, None, [removal_row(cleared.seqs, cleared.copies)])
         purged += cleared.copies
     return purged
+
+
+def note_hold(
+    work: SqliteStep, event: Event, name: QueueName, group_name: GroupName | None, hold: bytes | None
+) -> None:
+    """Write down that a queue or a group is held back or let go."""
+    queue = work.queue(name)
+    group = None if group_name is None else work.group(queue, group_name)
+    work.now(queue)
+    work.journal(queue, event, group, None, [held_row(hold)])
 
 
 def clear_group(work: SqliteStep, group: GroupRow, *, waiting_only: bool) -> Cleared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.brokers.sqlite.layout.copies import bury, decode_errors, encode_errors, give_back, release_key
@@ -13,6 +13,7 @@ from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.maintain import end_row, exhausted
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import FailureKind, remembered
+from godwit.core.journal.rows import JournalRow, acked_row, refused_row, renewed_row, returned_row
 from godwit.core.journal.vocabulary import RETURN_KINDS, Event
 from godwit.core.names import AckId
 
@@ -25,10 +26,10 @@ def settle(work: SqliteStep, settlements: Sequence[Settlement]) -> list[AckId]:
     """End leases in the order given; return the ack ids that were not, or no longer, valid."""
     addresses = Addresses(work)
     groups: dict[int, GroupRow] = {}
-    rows: dict[Transition, list[tuple[Any, ...]]] = {}
+    rows: dict[Transition, list[JournalRow]] = {}
     refused: list[AckId] = []
     ended = work.ended
-    group_id, worker, acked = 0, "", list[tuple[Any, ...]]()
+    group_id, worker, acked = 0, "", list[JournalRow]()
     for settlement in settlements:
         found = addresses.find(settlement.ack_id)
         if found is None:
@@ -51,11 +52,11 @@ def settle(work: SqliteStep, settlements: Sequence[Settlement]) -> list[AckId]:
             if lease.key is not None and group.spec.message_ordering:
                 release_key(work, group, lease.key, group.queue.at)
             run_ms = group.queue.at - block.delivered_at if settlement.run_ms is None else settlement.run_ms
-            row = (
+            row = acked_row(
                 lease.message_id, lease.seq, token, lease.attempt, lease.failures, lease.crashes, run_ms,
-                lease.type, lease.lane, lease.key,
+                lease.type, lease.lane, lease.key, settlement.result,
             )  # fmt: skip
-            acked.append(row if settlement.result is None else (*row, settlement.result))
+            acked.append(row)
         elif not isinstance(settlement, Ack):
             event, ending = _refusal(work, group, settlement, block, lease)
             rows.setdefault((group_id, event, worker), []).append(ending)
@@ -101,7 +102,7 @@ class Addresses:
 
 def _refusal(
     work: SqliteStep, group: GroupRow, settlement: Nack | Postpone | GiveUp | HandBack, block: Block, lease: LeaseRow
-) -> tuple[Event, tuple[Any, ...]]:
+) -> tuple[Event, JournalRow]:
     """Carry out anything but an ack."""
     copy = lease.copy(group)
     now_ms = group.queue.at
@@ -109,7 +110,7 @@ def _refusal(
         case HandBack():
             copy.attempt -= 1
             give_back(work, group, copy, now_ms, now_ms)
-            return Event.HANDED_BACK, (*end_row(block, lease, copy, now_ms, None, None), now_ms)
+            return Event.HANDED_BACK, returned_row(end_row(block, lease, copy, now_ms, None, None), now_ms)
         case Nack() | Postpone() | GiveUp():
             error = settlement.error
             fingerprint = error.fingerprint if error is not None else None
@@ -120,7 +121,7 @@ def _refusal(
                 event = Event.POSTPONED if isinstance(settlement, Postpone) else Event.NACKED
                 give_back(work, group, copy, now_ms + milliseconds(settlement.delay), now_ms)
                 row = end_row(block, lease, copy, now_ms, settlement.run_ms, RETURN_KINDS[event], fingerprint)
-                return event, (*row, copy.ready_at)
+                return event, returned_row(row, copy.ready_at)
             kind = FailureKind.TRANSIENT if isinstance(settlement, Nack) else settlement.kind
             bury(work, group, copy, kind, now_ms)
             return Event.DEAD_LETTERED, end_row(block, lease, copy, now_ms, settlement.run_ms, kind, fingerprint)
@@ -131,7 +132,7 @@ def _refusal(
 def extend(work: SqliteStep, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
     """Let leases end `lease_ms` from now; return the ack ids refused."""
     addresses = Addresses(work)
-    rows: dict[tuple[int, str], list[tuple[Any, ...]]] = {}
+    rows: dict[tuple[int, str], list[JournalRow]] = {}
     groups: dict[int, GroupRow] = {}
     refused: list[AckId] = []
     for ack_id in ack_ids:
@@ -143,7 +144,7 @@ def extend(work: SqliteStep, ack_ids: Sequence[AckId], lease_ms: int) -> list[Ac
         groups[group.id] = group
         lease.until, lease.length = work.now(group.queue) + lease_ms, lease_ms
         block.changed = True
-        row = (lease.message_id, lease.seq, token, lease.until)
+        row = renewed_row(lease.message_id, lease.seq, token, lease.until)
         rows.setdefault((group.id, block.worker), []).append(row)
     addresses.blocks.save()
     for (group_id, worker), made in rows.items():
@@ -157,4 +158,4 @@ def _journal_refused(work: SqliteStep, refused: Iterable[AckId]) -> None:
         group, token = work.addressed(ack_id)
         if group is not None and 0 < len(token) <= LONGEST_TOKEN:
             work.now(group.queue)
-            work.journal(group.queue, Event.ACK_REFUSED, group, None, [(token,)])
+            work.journal(group.queue, Event.ACK_REFUSED, group, None, [refused_row(token)])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
-from godwit.brokers.arguments import check_limit, check_reader
+from godwit.brokers.arguments import check_actor, check_limit, check_reader
 from godwit.brokers.contract import DeadLetter, LetterId, ShardEnds, SharedEntry, Snapshot
 from godwit.brokers.sqlite import dead_letters, journal, shared, stats
 from godwit.brokers.sqlite.layout.step import SqliteStep
@@ -53,16 +53,20 @@ class SqliteDeadLetters:
         limit = check_limit(limit)
         return await self._file.read(lambda work: dead_letters.page(work, name, group, after, limit))
 
-    async def replay(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+    async def replay(self, letter_ids: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Make them ready again, as durably as a publish."""
+        check_actor(actor)
         unknown: list[LetterId] = await self._file.write(
-            "replay", lambda engine: engine.replay(letter_ids), durable=True
+            "replay", lambda engine: engine.replay(letter_ids, actor=actor), durable=True
         )
         return unknown
 
-    async def discard(self, letter_ids: Sequence[LetterId]) -> list[LetterId]:
+    async def discard(self, letter_ids: Sequence[LetterId], *, actor: str | None = None) -> list[LetterId]:
         """Delete them."""
-        unknown: list[LetterId] = await self._file.write("discard", lambda engine: engine.discard(letter_ids))
+        check_actor(actor)
+        unknown: list[LetterId] = await self._file.write(
+            "discard", lambda engine: engine.discard(letter_ids, actor=actor)
+        )
         return unknown
 
 

@@ -39,4 +39,9 @@ Lease = Annotated[
     timedelta,
     typer.Option(parser=duration, metavar="DURATION", help="How long the messages are yours.", show_default="30s"),
 ]
+Actor = Annotated[
+    str | None,
+    typer.Option("--actor", metavar="NAME", help="Who does it, for the journal.", show_default="your user name"),
+]
+"""For `godwit.cli.args.actor.actor_name`."""
 THIRTY_SECONDS: Final = timedelta(seconds=30)

@@ -11,11 +11,11 @@ import typer
 
 from godwit.admin.control import DRAINING, PAUSED, Holds, QueueControl
 from godwit.brokers.contract import NO_WAIT, Broker, QueueStats
+from godwit.cli.args.actor import actor_name
 from godwit.cli.args.confirmation import Yes, confirm
 from godwit.cli.args.connection import open_broker
-from godwit.cli.args.options import Json, Queue, Url
+from godwit.cli.args.options import Actor, Json, Queue, Url
 from godwit.cli.args.values import duration
-from godwit.cli.commands.pull import worker_name
 from godwit.cli.exits import Exit
 from godwit.cli.shown.output import print_json, remarks, visible
 from godwit.cli.shown.quantities import count_text
@@ -51,7 +51,14 @@ PURGE_EXAMPLES: Final = """Examples:
 """
 
 
-def pause(queue: Queue, group: OneGroup = None, reason: Reason = None, url: Url = None, as_json: Json = False) -> Exit:
+def pause(
+    queue: Queue,
+    group: OneGroup = None,
+    reason: Reason = None,
+    actor: Actor = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> Exit:
     """Let no worker pull from a queue, or for one group of it.
 
     Running workers obey within two seconds; what they are handling is finished. Publishing goes on.
@@ -59,7 +66,7 @@ def pause(queue: Queue, group: OneGroup = None, reason: Reason = None, url: Url 
 
     async def run() -> Exit:
         async with open_broker(url) as broker:
-            control = _control(broker)
+            control = _control(broker, actor)
             changed = await control.pause(queue, group, reason=reason)
             _print_outcome(PAUSED, queue, group, changed, await control.holds(), as_json=as_json)
         return Exit.OK
@@ -67,7 +74,13 @@ def pause(queue: Queue, group: OneGroup = None, reason: Reason = None, url: Url 
     return asyncio.run(run())
 
 
-def resume(queue: Queue, group: OneGroup = None, url: Url = None, as_json: Json = False) -> Exit:
+def resume(
+    queue: Queue,
+    group: OneGroup = None,
+    actor: Actor = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> Exit:
     """Lift the pause and the drain of a queue, or the pause of one group.
 
     Groups that were paused by themselves stay paused until they are resumed by themselves.
@@ -75,7 +88,7 @@ def resume(queue: Queue, group: OneGroup = None, url: Url = None, as_json: Json 
 
     async def run() -> Exit:
         async with open_broker(url) as broker:
-            control = _control(broker)
+            control = _control(broker, actor)
             changed = await control.resume(queue, group)
             holds = await control.holds()
             _print_outcome(RESUMED, queue, group, changed, holds, as_json=as_json)
@@ -93,6 +106,7 @@ def drain(
         typer.Option(parser=duration, metavar="DURATION", help="Wait so long for the last.", show_default="0s"),
     ] = NO_WAIT,
     reason: Reason = None,
+    actor: Actor = None,
     url: Url = None,
     as_json: Json = False,
 ) -> Exit:
@@ -104,7 +118,7 @@ def drain(
 
     async def run() -> Exit:
         async with open_broker(url) as broker:
-            control = _control(broker)
+            control = _control(broker, actor)
             changed = await control.drain(queue, reason=reason)
             left = await control.wait_until_empty(queue, patience=wait)
             _print_outcome(DRAINING, queue, None, changed, await control.holds(), as_json=as_json, left=left)
@@ -113,7 +127,9 @@ def drain(
     return asyncio.run(run())
 
 
-def purge(queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = None, as_json: Json = False) -> Exit:
+def purge(
+    queue: Queue, group: OneGroup = None, yes: Yes = False, actor: Actor = None, url: Url = None, as_json: Json = False
+) -> Exit:
     """Delete everything that waits in a queue, or for one group of it.
 
     What workers hold and dead letters stay (see `godwit dlq discard`).
@@ -121,7 +137,7 @@ def purge(queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = Non
 
     async def run() -> Exit:
         async with open_broker(url) as broker:
-            control = _control(broker)
+            control = _control(broker, actor)
             await control.left(queue)  # a mistyped name is reported before the question
             confirm(f"Deleting everything that waits in {_target(queue, group)}", yes=yes)
             purged = await control.purge(queue, group)
@@ -134,8 +150,8 @@ def purge(queue: Queue, group: OneGroup = None, yes: Yes = False, url: Url = Non
     return asyncio.run(run())
 
 
-def _control(broker: Broker) -> QueueControl:
-    return QueueControl(broker, by=worker_name())
+def _control(broker: Broker, actor: str | None) -> QueueControl:
+    return QueueControl(broker, by=actor_name(actor))
 
 
 def _target(queue: str, group: str | None) -> str:

@@ -17,11 +17,12 @@ from godwit.admin.dead_letters import PATIENCE, DeadLetterQueueHandler, Progress
 from godwit.admin.edits import check_patch
 from godwit.admin.letter_filter import LetterFilter
 from godwit.brokers.contract import DeadLetter, LetterId
+from godwit.cli.args.actor import actor_name
 from godwit.cli.args.command_group import add_group
 from godwit.cli.args.confirmation import Yes, confirm
 from godwit.cli.args.connection import open_broker
 from godwit.cli.args.letter_filter import with_filter
-from godwit.cli.args.options import Json, Url
+from godwit.cli.args.options import Actor, Json, Url
 from godwit.cli.args.payload_lines import parse_payload
 from godwit.cli.args.values import Misuse, duration, whole
 from godwit.cli.exits import Exit
@@ -181,6 +182,7 @@ def replay(
         typer.Option(parser=duration, metavar="DURATION", help="Wait so long for a full queue.", show_default="5m"),
     ] = PATIENCE,
     dry_run: DryRun = False,
+    actor: Actor = None,
     url: Url = None,
     as_json: Json = False,
 ) -> Exit:
@@ -204,7 +206,7 @@ def replay(
 
     if dry_run:
         return asyncio.run(_count(url, target, which, "would be replayed", as_json=as_json))
-    return DeadLetterJob("replayed", as_json=as_json).run(url, run)
+    return DeadLetterJob("replayed", as_json=as_json).run(url, run, actor)
 
 
 @with_filter
@@ -213,6 +215,7 @@ def discard(
     target: Target,
     dry_run: DryRun = False,
     yes: Yes = False,
+    actor: Actor = None,
     url: Url = None,
     as_json: Json = False,
 ) -> Exit:
@@ -231,7 +234,7 @@ def discard(
             confirm(f"Deleting dead letters of {target!r}", yes=yes)
             await handler.discard_all(_with_name(which, target), progress=job.report)
 
-    return DeadLetterJob("deleted", as_json=as_json).run(url, run)
+    return DeadLetterJob("deleted", as_json=as_json).run(url, run, actor)
 
 
 @with_filter
@@ -275,11 +278,12 @@ class DeadLetterJob:
         self._state = state
         self._bar.update(self._task, completed=state.read, total=state.total)
 
-    def run(self, url: str | None, work: _Work) -> Exit:
-        """Do the work and print how it ended."""
+    def run(self, url: str | None, work: _Work, actor: str | None) -> Exit:
+        """Do the work in the name of an actor and print how it ended."""
+        name = actor_name(actor)
 
         async def whole() -> None:
-            async with _handler(url) as handler:
+            async with _handler(url, name) as handler:
                 await work(self, handler)
 
         try:
@@ -315,9 +319,9 @@ async def _count(url: str | None, target: str, which: LetterFilter, word: str, *
 
 
 @asynccontextmanager
-async def _handler(url: str | None) -> AsyncIterator[DeadLetterQueueHandler]:
+async def _handler(url: str | None, actor: str | None = None) -> AsyncIterator[DeadLetterQueueHandler]:
     async with open_broker(url) as broker:
-        yield DeadLetterQueueHandler(broker)
+        yield DeadLetterQueueHandler(broker, actor=actor)
 
 
 def _with_name(which: LetterFilter, name: str | None) -> LetterFilter:

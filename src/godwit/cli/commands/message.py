@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from godwit.brokers.urls import connect_for
+from godwit.cli.args.actor import actor_name
 from godwit.cli.args.command_group import DefaultToShow, add_group
 from godwit.cli.args.connection import check_exists, open_broker, settings_for
-from godwit.cli.args.options import Json, Queue, Store, Url
+from godwit.cli.args.options import Actor, Json, Queue, Store, Url
 from godwit.cli.exits import Exit
 from godwit.cli.shown.message_status import print_status, status_document
 from godwit.cli.shown.output import print_json, remarks, results
@@ -92,6 +93,7 @@ def show(
 def discard(
     queue: Queue,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.", show_default=False)],
+    actor: Actor = None,
     url: Url = None,
     as_json: Json = False,
 ) -> Exit:
@@ -103,7 +105,7 @@ def discard(
 
     async def run() -> Exit:
         async with open_broker(url) as broker:
-            if not await broker.cancel(queue_name(queue), MessageId(message_id)):
+            if not await broker.cancel(queue_name(queue), MessageId(message_id), actor=actor_name(actor)):
                 raise MessageNotWaiting(queue, message_id)
         if as_json:
             print_json({"queue": queue, "id": message_id, "discarded": True})

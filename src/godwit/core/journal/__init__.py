@@ -4,6 +4,7 @@ Modules, from a row to the state tables:
 
     vocabulary          events and the fields of their rows
     chunks              rows packed into chunks: the header, encoding and decoding
+    rows                one builder for the row of each event
     shards              shards, positions in them, and the numbers of their messages
     queue_time          the time of a queue and its journal, which goes on when the clock went back
     limits              what a row may hold, checked before it is recorded

@@ -70,7 +70,7 @@ def _take(batch: Batch, chunk: Chunk, seen: int, only: str | None) -> None:
 UNKNOWN: Final = "unknown"
 """The type of a message whose arrival does not tell it."""
 _STATUS: Final = {event: STATUS_OF[move.target] for event, move in LIFECYCLE.items()}
-_ARRIVAL_WIDTH: Final = len(LAYOUTS[Event.ENQUEUED])
+_ARRIVAL_WIDTH: Final = LAYOUTS[Event.ENQUEUED].index("body") + 1
 _FORMER: Final = LAYOUTS[Event.REPLAYED].index("former_seq")
 
 

@@ -24,6 +24,8 @@ class JournalStep(msgspec.Struct, frozen=True, kw_only=True):
     group: GroupName | None = None
     worker: str | None = None
     depth: int | None = None
+    actor: str | None = None
+    app_version: str | None = None
     rows: Sequence[Row]
 
 

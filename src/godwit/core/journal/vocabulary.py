@@ -39,6 +39,9 @@ class Event(StrEnum):
     DISCARDED = "discarded"
     DROPPED = "dropped"
     DUPLICATE = "duplicate"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    RESUMED = "resumed"
 
 
 _ARRIVAL = (
@@ -47,6 +50,7 @@ _ARRIVAL = (
 )  # fmt: skip
 _ATTEMPT = ("message_id", "publish_seq", "delivery_id", "attempt", "failures", "crashes")
 _END = (*_ATTEMPT, "run_ms", "type", "lane", "ordering_key", "error_kind", "error_fingerprint")
+_MARKS = ("correlation_id", "attributes")
 _REMOVAL = ("count", "publish_seq_first", "publish_seq_last")
 
 LAYOUTS: Final[dict[Event, tuple[str, ...]]] = {
@@ -55,8 +59,8 @@ LAYOUTS: Final[dict[Event, tuple[str, ...]]] = {
     Event.GROUP_CREATED: ("body",),
     Event.GROUP_REMOVED: _REMOVAL,
     Event.PURGED: _REMOVAL,
-    Event.ENQUEUED: _ARRIVAL,
-    Event.SCHEDULED: _ARRIVAL,
+    Event.ENQUEUED: (*_ARRIVAL, *_MARKS),
+    Event.SCHEDULED: (*_ARRIVAL, *_MARKS),
     Event.DELIVERED: (*_ATTEMPT, "lease_until", "wait_ms", "type", "lane", "ordering_key"),
     Event.EXTENDED: ("message_id", "publish_seq", "delivery_id", "lease_until"),
     Event.ACKED: (*_ATTEMPT, "run_ms", "type", "lane", "ordering_key", "result"),
@@ -69,11 +73,21 @@ LAYOUTS: Final[dict[Event, tuple[str, ...]]] = {
     Event.DEAD_LETTERED: _END,
     Event.MESSAGE_EXPIRED: _END,
     Event.CANCELLED: ("message_id", "publish_seq"),
-    Event.REPLAYED: (*_ARRIVAL, "former_seq"),
+    Event.REPLAYED: (*_ARRIVAL, "former_seq", *_MARKS),
     Event.DISCARDED: ("message_id", "publish_seq", "target"),
     Event.DROPPED: ("message_id", "publish_seq", "size"),
     Event.DUPLICATE: ("message_id",),
+    Event.PAUSED: ("body",),
+    Event.DRAINING: ("body",),
+    Event.RESUMED: ("body",),
 }
 RETURN_KINDS: Final = {Event.NACKED: "transient", Event.POSTPONED: "postponed"}
 """The kind of error that a returned delivery has in the journal."""
-HEADER: Final = ("epoch", "shard", "seq", "at", "event", "queue", "group", "worker", "depth")
+HEADER: Final = (
+    "epoch", "shard", "seq", "at", "event", "queue", "group", "worker", "depth", "actor", "app_version",
+)  # fmt: skip
+"""The fields that all rows of a chunk share."""
+VERSIONED: Final = frozenset({Event.ENQUEUED, Event.SCHEDULED, Event.DELIVERED})
+"""Events that say which version of the application published, or pulled."""
+HOLDS: Final = frozenset({Event.PAUSED, Event.DRAINING, Event.RESUMED})
+"""Events that tell of a queue or a group held back or let go: they move no copy."""

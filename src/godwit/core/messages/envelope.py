@@ -45,6 +45,8 @@ from godwit.core.names import (
     queue_name,
 )
 
+LONGEST_CORRELATION_ID: Final = 255
+"""Of a longer one the journal has so many characters."""
 _UNSCHEDULED: Final = (None, None, None)
 _STANDARD: Final = Kind.STANDARD
 _encode: Final = msgspec.json.Encoder().encode
@@ -52,7 +54,11 @@ _decoder = msgspec.json.Decoder(Message)
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):
-    """What a broker carries. `body` is opaque to it; `size` is what limits count."""
+    """What a broker carries. `body` is opaque to it; `size` is what limits count.
+
+    `correlation_id` is None when it is the message's id. `journal_attributes` are those attributes that
+    its queue wants in the journal, as JSON. Neither counts in `size`.
+    """
 
     id: MessageId
     queue: QueueName
@@ -68,6 +74,8 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     schedule_id: str | None = None
     campaign: str | None = None
     replay_of: MessageId | None = None
+    correlation_id: str | None = None
+    journal_attributes: str | None = None
 
     def expiry_ms(self, ttl_ms: int) -> int:
         """Return when it expires by its own time or the queue's ttl, whichever is earlier; 0 when by neither."""
@@ -108,8 +116,10 @@ def seal(message: Message, ending: bytes = b"") -> Envelope:
         priority = _whole(priority)
     if message.attributes != {}:
         check_attributes(message.attributes)
+    correlation_id = None
     if message.metadata is not NO_METADATA:
         check_metadata(message.metadata)
+        correlation_id = _correlation(message.metadata.correlation_id, name)
     if message.ordering_key is not None:
         check_ordering_key(message.ordering_key)
     if message.replay_of is not None:
@@ -140,6 +150,7 @@ def seal(message: Message, ending: bytes = b"") -> Envelope:
         schedule_id,
         campaign,
         message.replay_of,
+        correlation_id,
     )
 
 
@@ -179,6 +190,11 @@ def is_like(message: Message, other: Message) -> bool:
         and type(message.id) is str
         and is_plain_id(message.id) is not None
     )
+
+
+def _correlation(correlation_id: str | None, message_id: str) -> str | None:
+    """Return what the journal keeps of a correlation id: nothing where it is the message's own id."""
+    return None if correlation_id is None or correlation_id == message_id else correlation_id[:LONGEST_CORRELATION_ID]
 
 
 def _addressed(message: Message) -> tuple[QueueName, GroupName | None]:

@@ -56,6 +56,7 @@ class Router:
     ) -> None:
         by_priority = sorted(queues, key=lambda queue: -queue.spec.priority)  # stable: equals stay in file order
         self._default = default_queue
+        self._attributes = {queue.name: queue.spec.journal_attributes for queue in queues}
         self._rules = tuple(
             CompiledRule(queue.name, Condition(rule.condition, report=report), rule.target)
             for queue in by_priority
@@ -66,6 +67,10 @@ class Router:
     def rules(self) -> tuple[CompiledRule, ...]:
         """The rules in the order they are asked."""
         return self._rules
+
+    def journal_attributes(self, queue: QueueName) -> tuple[str, ...]:
+        """Return the names of the attributes that a queue wants in its journal."""
+        return self._attributes.get(queue, ())
 
     def route(self, message: Message) -> QueueName:
         """Return the queue for `message`; raises `Unroutable` when nothing names one."""

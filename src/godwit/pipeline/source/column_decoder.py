@@ -7,19 +7,20 @@ by side; rows of a table have no order anyway.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from godwit.core.journal.chunks import FIELDS_BEHIND_ROWS, FIELDS_TO_ROWS, without_ending
 from godwit.pipeline.source.msgpack_values import BYTES, FEW, TEXT, ByteOffsets, Flags, MsgpackValues, Unexpected
 from godwit.pipeline.source.row_decoder import layout_of, repeat_value
 
-_HEADER: Final = ("version", "epoch", "first_seq", "at", "event", "queue", "group", "worker", "depth", "rows")
 _MICROSECONDS: Final = 1_000
 _LATEST_MS: Final = (2**63 - 1) // _MICROSECONDS
 _LARGEST: Final = 2**31 - 1
@@ -33,8 +34,12 @@ def batch_of(chunks: Sequence[bytes], schema: pa.Schema, shard: str, after: int,
 
     Raises `Unexpected` when the chunks hold something that only `row_decoder` can decode.
     """
-    headers = _Headers(chunks)
-    rows = _Rows(chunks, headers)
+    try:
+        plain, *endings = zip(*map(without_ending, chunks), strict=True)
+    except msgspec.DecodeError as error:
+        raise Unexpected from error
+    headers = _Headers(plain, dict(zip(FIELDS_BEHIND_ROWS, endings, strict=True)))
+    rows = _Rows(plain, headers)
     whole = pa.RecordBatch.from_arrays([_column(field, headers, rows, shard) for field in schema], schema=schema)
     if rows.seq.min() > after and rows.seq.max() <= until:
         return whole
@@ -52,21 +57,25 @@ def _column(field: pa.Field, headers: _Headers, rows: _Rows, shard: str) -> pa.A
         return pa.array(rows.seq)
     if name in headers.places:
         return headers.spread(name, type_, rows)
+    if name in headers.endings:
+        return headers.spread_ending(name, type_, rows)
     return repeat_value(None, type_, rows.count)
 
 
 class _Headers:
     """The headers of chunks as columns."""
 
-    def __init__(self, chunks: Sequence[bytes]) -> None:
+    def __init__(self, chunks: Sequence[bytes], endings: Mapping[str, Sequence[str | None]]) -> None:
         self._packed = MsgpackValues(chunks)
+        self.endings = endings
+        """What followed the rows of each chunk, by field."""
         sizes = np.fromiter(map(len, chunks), np.int64, len(chunks))
         self.begins = np.cumsum(sizes) - sizes
-        if not (self._packed.first(self.begins) == FEW + len(_HEADER)).all():
+        if not (self._packed.first(self.begins) == FEW + len(FIELDS_TO_ROWS)).all():
             raise Unexpected
         self.places: dict[str, ByteOffsets] = {}
         offsets = self.begins + 1
-        for name in _HEADER:
+        for name in FIELDS_TO_ROWS:
             self.places[name] = offsets
             offsets = self._packed.ends_of(offsets)
         self.counts, self.inside = self._packed.lengths(self.places.pop("rows"))
@@ -93,11 +102,19 @@ class _Headers:
         if _is_number(type_):
             values, there = self._packed.numbers(self.places[name])
             return _numbers(values[chunk], None if there is None else there[chunk], type_)
-        texts = self.texts(name, type_)
-        if texts[0] == texts[-1] and len(texts.unique()) == 1:
-            return repeat_value(texts[0].as_py(), type_, len(chunk))
-        runs = pa.RunEndEncodedArray.from_arrays(rows.ends, texts.take(rows.order))
-        return pc.run_end_decode(runs)
+        return _spread(self.texts(name, type_), type_, rows)
+
+    def spread_ending(self, name: str, type_: pa.DataType, rows: _Rows) -> pa.Array:
+        """Return a field of each row's chunk that follows the rows there."""
+        return _spread(pa.array(self.endings[name], type_), type_, rows)
+
+
+def _spread(texts: pa.Array, type_: pa.DataType, rows: _Rows) -> pa.Array:
+    """Return a text of each chunk, repeated for each of its rows."""
+    if texts[0] == texts[-1] and len(texts.unique()) == 1:
+        return repeat_value(texts[0].as_py(), type_, rows.count)
+    runs = pa.RunEndEncodedArray.from_arrays(rows.ends, texts.take(rows.order))
+    return pc.run_end_decode(runs)
 
 
 class _Rows:

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.core.errors import JournalDamaged
-from godwit.core.journal.vocabulary import LAYOUTS, Event
+from godwit.core.journal.chunks import ChunkOf
+from godwit.core.journal.vocabulary import HEADER, LAYOUTS, Event
 
 _KEPT_ROWS: Final = 65_536
 _INTEGER: Final = pa.int64()
@@ -25,43 +26,19 @@ _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 _NO_LAYOUT: Final[tuple[str, ...]] = ()
 
 
-class _Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The beginning of a stored chunk."""
-
-    version: int
-    epoch: str
-    first_seq: int
-    at: int
-    event: str
-    queue: str
-    group: str | None
-    worker: str | None
-    depth: int | None
-
-
-class DecodedChunk(_Header, frozen=True, array_like=True, gc=False):
-    """A chunk with decoded rows; rows are tuples, which cost less than lists."""
-
-    rows: list[tuple[Any, ...]]
-
-
-class _Unread(_Header, frozen=True, array_like=True, gc=False):
-    """A chunk whose rows are only counted."""
-
-    rows: list[msgspec.Raw]
-
+DecodedChunk = ChunkOf[str, list[tuple[Any, ...]]]
+"""A chunk with decoded rows, whatever its event; rows are tuples, which cost less than lists."""
 
 _decode = msgspec.msgpack.Decoder(DecodedChunk).decode
-_count = msgspec.msgpack.Decoder(_Unread).decode
+_count = msgspec.msgpack.Decoder(ChunkOf[str, list[msgspec.Raw]]).decode
 
 
 def last_seq(chunk: bytes, shard: str, after: int) -> int:
     """Return the seq of a chunk's last row."""
     try:
-        header = _count(chunk)
+        return _count(chunk).last_seq
     except msgspec.DecodeError as error:
         raise JournalDamaged(shard, after, str(error)) from error
-    return header.first_seq + len(header.rows) - 1
 
 
 def decode_rows(chunk: bytes, shard: str, after: int, until: int) -> tuple[DecodedChunk, int, list[tuple[Any, ...]]]:
@@ -93,18 +70,7 @@ class RowDecoder:
                 if key not in gathered:
                     gathered[key] = _Rows(decoded.event)
                 gathered[key].rows += rows
-                gathered[key].headers.append(
-                    (
-                        decoded.epoch,
-                        first,
-                        len(rows),
-                        decoded.at,
-                        decoded.queue,
-                        decoded.group,
-                        decoded.worker,
-                        decoded.depth,
-                    )
-                )
+                gathered[key].headers.append((decoded, first, len(rows)))
         for like in gathered.values():
             yield self._batch(like)
 
@@ -124,7 +90,8 @@ class _Rows:
     def __init__(self, event: str) -> None:
         self.event = event
         self.rows: list[tuple[Any, ...]] = []
-        self.headers: list[tuple[Any, ...]] = []
+        self.headers: list[tuple[DecodedChunk, int, int]] = []
+        """Of each chunk: itself, the seq of its first row and the number of its rows."""
 
     def arrays(self, schema: pa.Schema, shard: str) -> list[pa.Array]:
         """Return the columns of a schema; columns that the event lacks are null."""
@@ -155,22 +122,19 @@ class _Rows:
 class _Repeated:
     """The headers of chunks as columns, each value repeated for every row of its chunk."""
 
-    _NAMES: Final = {"epoch": 0, "at": 3, "queue": 4, "group": 5, "worker": 6, "depth": 7}
-
-    def __init__(self, headers: list[tuple[Any, ...]], size: int) -> None:
+    def __init__(self, headers: list[tuple[DecodedChunk, int, int]], size: int) -> None:
         self._size = size
-        self._columns = list(zip(*headers, strict=True))
-        self._counts = np.array(self._columns[2], dtype=np.int64)
+        self._chunks, self._firsts, counts = zip(*headers, strict=True)
+        self._counts = np.array(counts, dtype=np.int64)
         self._places: pa.Array | None = None
 
     def column(self, name: str, type_: pa.DataType) -> pa.Array | None:
         """Return a column, or None when headers have none of that name."""
         if name == "seq":
             return self._seq()
-        index = self._NAMES.get(name)
-        if index is None:
+        if name not in HEADER:
             return None
-        values = self._columns[index]
+        values = tuple(getattr(chunk, name) for chunk in self._chunks)
         if values[-1] == values[0] and values.count(values[0]) == len(values):
             return repeat_value(values[0], type_, self._size)
         if self._places is None:
@@ -178,7 +142,7 @@ class _Repeated:
         return _array(values, type_).take(self._places)
 
     def _seq(self) -> pa.Array:
-        firsts = np.array(self._columns[1], dtype=np.int64)
+        firsts = np.array(self._firsts, dtype=np.int64)
         begins = np.cumsum(self._counts) - self._counts
         return pa.array(np.repeat(firsts - begins, self._counts) + np.arange(self._size))
 

@@ -15,6 +15,7 @@ from godwit.core.errors import GodwitError, InvalidMessage, SchedulerRequired
 from godwit.core.limits import EARLIEST_MS, LATEST_MS
 from godwit.core.messages.checks import aware_ms, check_fields
 from godwit.core.messages.envelope import Envelope, is_like, seal, written
+from godwit.core.messages.marks import with_attributes
 from godwit.core.messages.message import NO_METADATA, NO_ROUTING, Kind, Message, MessageMetadata, Scheduling
 from godwit.core.messages.routing import Router, Transform, transformed
 from godwit.core.messages.schemas import Schemas
@@ -52,7 +53,7 @@ class Preparation:
                 message = _timed(message, scheduled_at, expires_at)
             if message.metadata is NO_METADATA and self._is_complete(message):
                 self._schemas.check(message)
-                return seal(message, self._ending)
+                return self._marked(seal(message, self._ending), message)
             message = self._completed(message)
             queue = self._router.route(message)
             if message.queue != queue:
@@ -61,10 +62,16 @@ class Preparation:
             if transform is not None:
                 message = transformed(message, queue, transform)
             self._schemas.check(message)
-            return seal(message)
+            return self._marked(seal(message), message)
         except (AttributeError, TypeError):
             check_fields(message)  # what nearly no message has wrong is looked for only now
             raise
+
+    def _marked(self, envelope: Envelope, message: Message) -> Envelope:
+        """Return the envelope with the attributes that its queue wants in the journal."""
+        if not message.attributes:
+            return envelope
+        return with_attributes(envelope, message.attributes, self._router.journal_attributes(envelope.queue))
 
     def prepare_all(self, messages: Iterable[Message], envelopes: list[Envelope]) -> None:
         """Add messages to `envelopes`, each sealed for its queue; what was added before one that is refused, stays."""

@@ -14,6 +14,7 @@ from godwit.core.messages.checks import check_fields
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import MessageId, QueueName, new_message_id
+from godwit.core.queues import QueueSpec
 from godwit.core.schedule.minute_statuses import MinuteStatus, minute_status
 from godwit.core.schedule.rules import check_due
 from godwit.core.schedule.schedules import Firing, Misfire, Rule, Schedule, ScheduleStatus
@@ -56,7 +57,7 @@ class MessageScheduler:
         prepare: Prepare,
         publish: Publish,
         settings: SchedulerSettings,
-        window_of: Callable[[QueueName], timedelta],
+        spec_of: Callable[[QueueName], QueueSpec],
         name: str,
         retention: timedelta = DEFAULTS.monitoring.retention,
         ask: Ask | None = None,
@@ -71,7 +72,7 @@ class MessageScheduler:
         if schedules is None:
             return
         accepted = AcceptedMessages(broker.journal, ask=ask)
-        self._sender = Sender(broker, schedules, owner=owner, window_of=window_of, accepted=accepted, clock=clock)
+        self._sender = Sender(broker, schedules, owner=owner, spec_of=spec_of, accepted=accepted, clock=clock)
         self._ticker = Ticker(
             schedules, self._sender, self.health, owner=owner, settings=settings, retention=retention, clock=clock
         )

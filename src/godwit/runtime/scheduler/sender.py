@@ -16,8 +16,10 @@ from godwit.core.errors import BrokerClosed, BrokerError, GodwitError, NotFoundE
 from godwit.core.fault_points import fault_point
 from godwit.core.logs import get_logger
 from godwit.core.messages.envelope import Envelope, seal
+from godwit.core.messages.marks import with_attributes
 from godwit.core.messages.message import Kind, Message, Scheduling
 from godwit.core.names import MessageId, QueueName
+from godwit.core.queues import QueueSpec
 from godwit.core.schedule.schedules import Firing
 from godwit.runtime.scheduler.recovery import AcceptedMessages
 from godwit.store.schedules import Schedules, Sent
@@ -45,12 +47,12 @@ class Sender:
         schedules: Schedules,
         *,
         owner: str,
-        window_of: Callable[[QueueName], timedelta],
+        spec_of: Callable[[QueueName], QueueSpec],
         accepted: AcceptedMessages,
         clock: Clock,
     ) -> None:
         self._broker, self._schedules, self.owner = broker, schedules, owner
-        self._window_of, self._accepted, self._clock = window_of, accepted, clock
+        self._spec_of, self._accepted, self._clock = spec_of, accepted, clock
         self._were_away: frozenset[QueueName] = frozenset()
         self.away: dict[QueueName, BrokerError] = {}
         """Queues whose broker did not answer since the tick began: their firings stay in doubt, others go on."""
@@ -100,7 +102,7 @@ class Sender:
     def _is_recognised(self, firing: Firing) -> bool:
         """Say whether the broker would still recognise the message, had it been published at the first claim."""
         since = firing.deliver_at if firing.queued_at is None else max(firing.deliver_at, firing.queued_at)
-        until_ms = to_ms(since + self._window_of(firing.queue) - WINDOW_MARGIN)
+        until_ms = to_ms(since + self._spec_of(firing.queue).dedup_window - WINDOW_MARGIN)
         return self._clock.now_ms() < until_ms
 
     async def _publish(self, queue: QueueName, firings: list[Firing]) -> int:
@@ -143,7 +145,8 @@ class Sender:
         sealed, unusable = [], []
         for firing in firings:
             try:
-                sealed.append((envelope_of(firing, now_ms=self._clock.now_ms()), firing))
+                names = self._spec_of(firing.queue).journal_attributes
+                sealed.append((envelope_of(firing, names, now_ms=self._clock.now_ms()), firing))
             except (GodwitError, msgspec.DecodeError, msgspec.ValidationError) as error:
                 unusable.append((firing.id, str(error)))
         return sealed, unusable
@@ -173,7 +176,7 @@ class Sender:
             if one.queue in self.away:
                 continue
             try:
-                was_there = await self._broker.cancel(one.queue, one.message_id)
+                was_there = await self._broker.cancel(one.queue, one.message_id, actor=self.owner)
             except NotFoundError:
                 was_there = False
             except BrokerClosed:
@@ -191,8 +194,11 @@ class Sender:
         return had
 
 
-def envelope_of(firing: Firing, *, now_ms: int) -> Envelope:
-    """Return a firing's message sealed for its queue: under the firing's id, due at its time."""
+def envelope_of(firing: Firing, attributes: Sequence[str] = (), *, now_ms: int) -> Envelope:
+    """Return a firing's message sealed for its queue: under the firing's id, due at its time.
+
+    `attributes` are the names of those that its queue wants in the journal.
+    """
     message = _decoder.decode(firing.message)
     scheduling = Scheduling(deliver_at=firing.deliver_at, schedule_id=firing.schedule_id, campaign=firing.campaign)
     changes: dict[str, Any] = {"id": firing.message_id, "queue": firing.queue, "scheduling": scheduling}
@@ -206,7 +212,7 @@ def envelope_of(firing: Firing, *, now_ms: int) -> Envelope:
             changes["created_at"] = from_ms(now_ms)  # planned again and again, created once
     if message.metadata.correlation_id == message.id:
         changes["metadata"] = _replace(message.metadata, correlation_id=firing.message_id)
-    return seal(_replace(message, **changes))
+    return with_attributes(seal(_replace(message, **changes)), message.attributes, attributes)
 
 
 def _queue(firing: Firing) -> QueueName:

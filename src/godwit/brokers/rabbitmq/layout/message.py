@@ -55,6 +55,8 @@ class GodwitHeader(msgspec.Struct, frozen=True, array_like=True, omit_defaults=T
     dead_at_ms: int = 0
     bypass: bool = False
     """Whether its id may have been published before: replayed, or moved from another queue."""
+    correlation_id: str | None = None
+    journal_attributes: str | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -105,6 +107,8 @@ def header_of(
         envelope.campaign,
         envelope.replay_of,
         bypass=bypass,
+        correlation_id=envelope.correlation_id,
+        journal_attributes=envelope.journal_attributes,
     )
 
 
@@ -165,6 +169,8 @@ def unpack(incoming: Incoming, queue: QueueName, now_ms: int) -> InboundMessage:
                 header.schedule_id,
                 header.campaign,
                 header.replay_of,
+                header.correlation_id,
+                header.journal_attributes,
             )
             return InboundMessage(incoming.tag, incoming.redelivered, returns, envelope, header)
     return _foreign(incoming, queue, now_ms, returns)

@@ -23,6 +23,7 @@ from godwit.brokers.rabbitmq.ledger.transaction import (
 )
 from godwit.core.errors import QueueFull, QueueNotFound
 from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.rows import discarded_row, ended_row, replayed_row
 from godwit.core.journal.shards import shard_name
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
@@ -158,7 +159,11 @@ def _die(
     group.leave(found.inbound.header.size)
     group.dead += 1
     event = Event.MESSAGE_EXPIRED if found.kind is FailureKind.EXPIRED else Event.DEAD_LETTERED
-    row = (envelope.id, seq, None, *counters, None, envelope.type, 0, envelope.ordering_key, found.kind, None)
+    attempt, failures, crashes = counters
+    row = ended_row(
+        envelope.id, seq, None, attempt, failures, crashes, None, envelope.type, 0, envelope.ordering_key, found.kind,
+        None,
+    )  # fmt: skip
     tx.journal(book, event, group, None, [row])
 
 
@@ -286,7 +291,7 @@ def revive(tx: LedgerTransaction, claimed: Sequence[Claimed]) -> list[Revived]:
     return revived
 
 
-def replayed(tx: LedgerTransaction, revived: Sequence[Revived], *, body: bool) -> None:
+def replayed(tx: LedgerTransaction, revived: Sequence[Revived], *, body: bool, actor: str | None = None) -> None:
     """Strike out letters that wait again."""
     rows: dict[tuple[str, str], list[Any]] = {}
     for one in revived:
@@ -308,12 +313,16 @@ def replayed(tx: LedgerTransaction, revived: Sequence[Revived], *, body: bool) -
         envelope = one.claimed.stored.envelope
         group.depth += 1
         group.bytes += envelope.size
-        keeps = tx.keeps_body(book, auto=body)
-        *row, _, kept = arrival(envelope, one.seq, (0, 1), one.now_ms, 0, keeps=keeps)
-        rows.setdefault((queue, group_name), []).append((*row, envelope.id, kept, one.claimed.seq))
+        row = replayed_row(
+            envelope.id, one.seq, envelope.type, envelope.priority, 0, envelope.ordering_key, one.now_ms,
+            envelope.deliver_at_ms, envelope.size, envelope.schedule_id, envelope.campaign,
+            envelope.body if tx.keeps_body(book, auto=body) else None, one.claimed.seq, envelope.correlation_id,
+            envelope.journal_attributes,
+        )  # fmt: skip
+        rows.setdefault((queue, group_name), []).append(row)
     for (queue, name), found in rows.items():
         book = tx.queue(queue)
-        tx.journal(book, Event.REPLAYED, book.group(name), None, found)
+        tx.journal(book, Event.REPLAYED, book.group(name), None, found, actor=actor)
 
 
 def not_replayed(tx: LedgerTransaction, revived: Sequence[Revived]) -> None:
@@ -326,7 +335,9 @@ def not_replayed(tx: LedgerTransaction, revived: Sequence[Revived]) -> None:
     unclaim(tx, [one.claimed for one in revived])
 
 
-def strike(tx: LedgerTransaction, claimed: Sequence[Claimed], target: QueueName | None) -> int:
+def strike(
+    tx: LedgerTransaction, claimed: Sequence[Claimed], target: QueueName | None, *, actor: str | None = None
+) -> int:
     """Delete letters; `target` names the queue they went to."""
     rows: dict[tuple[str, str], list[Any]] = {}
     for one in claimed:
@@ -334,12 +345,12 @@ def strike(tx: LedgerTransaction, claimed: Sequence[Claimed], target: QueueName 
             "DELETE FROM letters WHERE queue = ? AND grp = ? AND number = ?", (one.queue, one.group, one.number)
         )
         if struck.rowcount:
-            rows.setdefault((one.queue, one.group), []).append((one.stored.envelope.id, one.seq, target))
+            rows.setdefault((one.queue, one.group), []).append(discarded_row(one.stored.envelope.id, one.seq, target))
     for (queue, name), found in rows.items():
         book = tx.queue(queue)
         group = book.group(name)
         group.dead -= len(found)
-        tx.journal(book, Event.DISCARDED, group, None, found)
+        tx.journal(book, Event.DISCARDED, group, None, found, actor=actor)
     return sum(map(len, rows.values()))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from godwit.brokers.arguments import groups_or_default, one_server_only
 from godwit.brokers.rabbitmq.ledger.transaction import DEAD, SENDING, WAITING, LedgerTransaction, QueueBook
 from godwit.core.errors import AlreadyExistsError, InvalidSetting
+from godwit.core.journal.rows import JournalRow, cancelled_row, declared_row, held_row, removal_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName, is_message_id
 from godwit.core.queues import GROUP_FIXED, QUEUE_FIXED, GroupSpec, QueueSpec, changed_setting
@@ -40,12 +40,12 @@ def declare(tx: LedgerTransaction, spec: QueueSpec, groups: Sequence[GroupSpec])
     book = tx.find(spec.name)
     if book is None:
         book = tx.create_queue(spec)
-        tx.journal(book, Event.QUEUE_CREATED, None, None, [(msgspec.json.encode(spec),)])
+        tx.journal(book, Event.QUEUE_CREATED, None, None, [declared_row(msgspec.json.encode(spec))])
     tx.change_specs(book, spec, [group for group in groups if group.name in book.groups])
     for group in groups:
         if group.name not in book.groups:
             created = tx.create_group(book, group)
-            tx.journal(book, Event.GROUP_CREATED, created, None, [(msgspec.json.encode(group),)])
+            tx.journal(book, Event.GROUP_CREATED, created, None, [declared_row(msgspec.json.encode(group))])
 
 
 def first_spec(tx: LedgerTransaction, spec: QueueSpec) -> QueueSpec:
@@ -57,7 +57,9 @@ def first_spec(tx: LedgerTransaction, spec: QueueSpec) -> QueueSpec:
     return msgspec.json.decode(row[0], type=QueueSpec)
 
 
-def remove(tx: LedgerTransaction, name: QueueName, group: GroupName | None) -> list[GroupName]:
+def remove(
+    tx: LedgerTransaction, name: QueueName, group: GroupName | None, *, actor: str | None = None
+) -> list[GroupName]:
     """Strike out a queue or a group with all it held; return the groups that are gone."""
     book = tx.queue(name)
     gone = list(book.groups) if group is None else [book.group(group).name]
@@ -69,20 +71,20 @@ def remove(tx: LedgerTransaction, name: QueueName, group: GroupName | None) -> l
     if group is None:
         tx.sql("DELETE FROM ids WHERE queue = ?", (name,))
         tx.sql("UPDATE queues SET declared = 0 WHERE name = ?", (name,))
-        tx.journal(book, Event.QUEUE_REMOVED, None, None, [removed])
+        tx.journal(book, Event.QUEUE_REMOVED, None, None, [removed], actor=actor)
         for one in gone:
             del book.groups[one]
     else:
         taken = book.groups.pop(group)
         taken.depth = 0
-        tx.journal(book, Event.GROUP_REMOVED, taken, None, [removed])
+        tx.journal(book, Event.GROUP_REMOVED, taken, None, [removed], actor=actor)
     tx.forget(book)
     return gone
 
 
-def removal(tx: LedgerTransaction, book: QueueBook, groups: Sequence[GroupName], *, dead_too: bool) -> tuple[Any, ...]:
+def removal(tx: LedgerTransaction, book: QueueBook, groups: Sequence[GroupName], *, dead_too: bool) -> JournalRow:
     """Return count and numbers of the copies in these groups that are about to go, as the journal tells it."""
-    count, first, last = 0, None, None
+    count, seqs = 0, list[int]()
     for group in groups:
         places = (SENDING,) if dead_too else (SENDING, 1, DEAD)
         marks = ", ".join("?" * len(places))
@@ -100,12 +102,13 @@ def removal(tx: LedgerTransaction, book: QueueBook, groups: Sequence[GroupName],
         for number, low, high in parts:
             if number:
                 count += number
-                first = low if first is None else min(first, low)
-                last = high if last is None else max(last, high)
-    return count, first, last
+                seqs += (low, high)
+    return removal_row(seqs, count)
 
 
-def purge(tx: LedgerTransaction, name: QueueName, group: GroupName | None) -> tuple[int, list[GroupName]]:
+def purge(
+    tx: LedgerTransaction, name: QueueName, group: GroupName | None, *, actor: str | None = None
+) -> tuple[int, list[GroupName]]:
     """Strike out what waits; return how many copies, and the groups to empty on the server."""
     book = tx.queue(name)
     groups = list(book.groups.values()) if group is None else [book.group(group)]
@@ -122,11 +125,25 @@ def purge(tx: LedgerTransaction, name: QueueName, group: GroupName | None) -> tu
             one.depth -= removed[0]
             one.bytes -= size
             purged += removed[0]
-            tx.journal(book, Event.PURGED, one, None, [removed])
+            tx.journal(book, Event.PURGED, one, None, [removed], actor=actor)
     return purged, [one.name for one in groups]
 
 
-def cancel(tx: LedgerTransaction, name: QueueName, message_id: str) -> bool:
+def note_hold(
+    tx: LedgerTransaction,
+    event: Event,
+    name: QueueName,
+    group: GroupName | None,
+    *,
+    hold: bytes | None,
+    actor: str | None,
+) -> None:
+    """Write down that a queue or a group is held back or let go."""
+    book = tx.queue(name)
+    tx.journal(book, event, None if group is None else book.group(group), None, [held_row(hold)], actor=actor)
+
+
+def cancel(tx: LedgerTransaction, name: QueueName, message_id: str, *, actor: str | None = None) -> bool:
     """Strike out a message wherever it waits; RabbitMQ's copy is dropped when it comes."""
     book = tx.queue(name)
     found = False
@@ -138,6 +155,7 @@ def cancel(tx: LedgerTransaction, name: QueueName, message_id: str) -> bool:
         for seq, size in rows:
             tx.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", (name, group.name, seq))
             group.leave(size)
-        tx.journal(book, Event.CANCELLED, group, None, [(message_id, seq) for seq, _ in rows])
+        cancelled = [cancelled_row(message_id, seq) for seq, _ in rows]
+        tx.journal(book, Event.CANCELLED, group, None, cancelled, actor=actor)
         found = found or bool(rows)
     return found

@@ -39,12 +39,13 @@ log = get_logger(__name__)
 class _Steps:
     """Gives each step a transaction of the ledger, and writes what it changed there."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, app_version: str | None) -> None:
         self._connection = connection
         self._clock = clock
+        self._app_version = app_version
 
     def run(self, step: Step[T]) -> T:
-        tx = LedgerTransaction(self._connection, self._clock.now_ms())
+        tx = LedgerTransaction(self._connection, self._clock.now_ms(), self._app_version)
         result = step(tx)
         tx.flush()
         return result
@@ -62,6 +63,8 @@ class LedgerFile:
     def __init__(self, path: Path, *, clock: Clock) -> None:
         self.path = path
         self._clock = clock
+        self.app_version: str | None = None
+        """Of the application; it counts from the opening on."""
         self._writer: SqliteWriter | None = None
 
     async def open(self) -> None:
@@ -69,7 +72,7 @@ class LedgerFile:
         owner = FileOwner(
             name="ledger",
             open=self._open,
-            runner=lambda connection: _Steps(connection, self._clock),
+            runner=lambda connection: _Steps(connection, self._clock, self.app_version),
             errors=error_table(self.path),
             busy_seconds=WAIT_SECONDS,
             checkpoints=CheckpointRules(cut_bytes=0),

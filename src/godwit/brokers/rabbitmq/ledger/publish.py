@@ -11,6 +11,7 @@ from godwit.brokers.chunks import addresses
 from godwit.brokers.limits import Fill, fits, misfits
 from godwit.brokers.rabbitmq.ledger.transaction import SENDING, WAITING, GroupBook, LedgerTransaction, QueueBook
 from godwit.core.clock import milliseconds
+from godwit.core.journal.rows import JournalRow, arrival_row, dropped_row, duplicate_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName
@@ -160,7 +161,7 @@ def accepted(tx: LedgerTransaction, plan: PublishPlan, *, body: bool) -> set[int
         if id(envelope) in fresh_ids:
             fresh_ids.discard(id(envelope))
         else:
-            repeated.append((envelope.id,))
+            repeated.append(duplicate_row(envelope.id))
     book.duplicates += len(repeated)
     tx.journal(book, Event.DUPLICATE, None, None, repeated)
     return late
@@ -226,7 +227,7 @@ def _arrive(
             row = arrival(one.envelope, one.seq, which, one.ready_at_ms, one.expiry_ms, keeps=keeps)
             (now if one.ready_at_ms <= plan.now_ms else later).append(row)
         elif group.name in one.dropped and one.seq not in late:
-            dropped.append((one.envelope.id, one.seq, one.envelope.size))
+            dropped.append(dropped_row(one.envelope.id, one.seq, one.envelope.size))
     group.dropped += len(dropped)
     tx.journal(book, Event.ENQUEUED, group, None, now)
     tx.journal(book, Event.SCHEDULED, group, None, later)
@@ -235,10 +236,10 @@ def _arrive(
 
 def arrival(
     envelope: Envelope, seq: int, which: tuple[int, int], ready_at_ms: int, expiry_ms: int, *, keeps: bool
-) -> tuple[Any, ...]:
+) -> JournalRow:
     """Return the journal row of a copy that came in."""
-    return (
+    return arrival_row(
         envelope.id, seq, *which, envelope.type, envelope.priority, 0, envelope.ordering_key, ready_at_ms,
         envelope.deliver_at_ms, expiry_ms or None, envelope.size, envelope.schedule_id, envelope.campaign,
-        envelope.replay_of, envelope.body if keeps else None,
+        envelope.replay_of, envelope.body if keeps else None, envelope.correlation_id, envelope.journal_attributes,
     )  # fmt: skip

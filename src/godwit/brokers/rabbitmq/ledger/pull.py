@@ -20,6 +20,7 @@ from godwit.brokers.rabbitmq.ledger.transaction import (
 )
 from godwit.core.clock import from_ms, milliseconds
 from godwit.core.failures.failure import ErrorType, FailureKind, ProcessingError
+from godwit.core.journal.rows import JournalRow, delivered_row, duplicate_row, ended_row, returned_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
 
@@ -195,7 +196,7 @@ class Taker:
             address = (self._book.name, self._group.name, seq)
             self._tx.sql("DELETE FROM copies WHERE queue = ? AND grp = ? AND seq = ?", address)
             self._book.duplicates += 1
-            self._tx.journal(self._book, Event.DUPLICATE, None, None, [(inbound.envelope.id,)])
+            self._tx.journal(self._book, Event.DUPLICATE, None, None, [duplicate_row(inbound.envelope.id)])
             return True
         self._tx.sql(
             "INSERT OR REPLACE INTO ids VALUES (?, ?, ?, ?)",
@@ -227,7 +228,8 @@ class Taker:
         elif spec.backoff is not None and (delay := spec.backoff.delay(attempt=tries)):
             self.taken.silent.append((lease, milliseconds(delay)))
         else:
-            self._silent.setdefault(lease.worker, []).append((*end_row(lease, self._now_ms, None, None), self._now_ms))
+            ended = returned_row(end_row(lease, self._now_ms, None, None), self._now_ms)
+            self._silent.setdefault(lease.worker, []).append(ended)
             self._group.unlease(size)
             lease.ready_at_ms = self._now_ms
             self._lease(lease, size)
@@ -240,7 +242,7 @@ class Taker:
         self._bytes += size
         envelope = lease.inbound.envelope
         self._delivered.append(
-            (
+            delivered_row(
                 envelope.id, lease.seq, lease.token, lease.attempt, lease.failures, lease.crashes, lease.deadline_ms,
                 self._now_ms - lease.ready_at_ms, envelope.type, 0, envelope.ordering_key,
             )
@@ -276,14 +278,14 @@ def origin_of(inbound: InboundMessage) -> str:
 
 def end_row(
     lease: Lease, now_ms: int, run_ms: int | None, kind: str | None, fingerprint: str | None = None
-) -> tuple[Any, ...]:
+) -> JournalRow:
     """Return the journal row of a lease's end other than an ack."""
     envelope = lease.inbound.envelope
     if not lease.was_leased:
         token, run = None, None
     else:
         token, run = lease.token, now_ms - lease.leased_at_ms if run_ms is None else run_ms
-    return (
+    return ended_row(
         envelope.id, lease.seq, token, lease.attempt, lease.failures, lease.crashes, run, envelope.type, 0,
         envelope.ordering_key, kind, fingerprint,
     )  # fmt: skip

@@ -10,6 +10,7 @@ import msgspec
 from godwit.brokers.rabbitmq.ledger.pull import Lease, end_row
 from godwit.brokers.rabbitmq.ledger.transaction import DEAD, LEASED, WAITING, GroupBook, LedgerTransaction, QueueBook
 from godwit.core.failures.failure import FailureKind
+from godwit.core.journal.rows import JournalRow, acked_row, refused_row, renewed_row, returned_row
 from godwit.core.journal.shards import shard_name
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
@@ -70,14 +71,12 @@ def acked(tx: LedgerTransaction, ended: Sequence[Done]) -> list[Lease]:
         group.unlease(size)
         group.leave(size)
         envelope = lease.inbound.envelope
-        row = (
+        row = acked_row(
             envelope.id, lease.seq, lease.token, lease.attempt, lease.failures, lease.crashes,
             tx.now(book) - lease.leased_at_ms if done.run_ms is None else done.run_ms,
-            envelope.type, 0, envelope.ordering_key,
+            envelope.type, 0, envelope.ordering_key, done.result,
         )  # fmt: skip
-        rows.setdefault((lease.queue, lease.group, Event.ACKED, lease.worker), []).append(
-            row if done.result is None else (*row, done.result)
-        )
+        rows.setdefault((lease.queue, lease.group, Event.ACKED, lease.worker), []).append(row)
     _write(tx, rows)
     return late
 
@@ -105,7 +104,7 @@ def returned(tx: LedgerTransaction, returns: Sequence[Return]) -> list[Lease]:
         if lease.was_leased:
             group.unlease(lease.inbound.header.size)
         if one.event is not None:
-            row = (*end_row(lease, tx.now(book), one.run_ms, one.kind, one.fingerprint), one.ready_at_ms)
+            row = returned_row(end_row(lease, tx.now(book), one.run_ms, one.kind, one.fingerprint), one.ready_at_ms)
             rows.setdefault((lease.queue, lease.group, one.event, lease.worker), []).append(row)
     _write(tx, rows)
     return late
@@ -156,7 +155,7 @@ def extended(tx: LedgerTransaction, leases: Iterable[tuple[Lease, int]], event: 
             (deadline_ms, lease.queue, lease.group, lease.seq, lease.token),
         )
         if moved.rowcount:
-            row = (lease.inbound.envelope.id, lease.seq, lease.token, deadline_ms)
+            row = renewed_row(lease.inbound.envelope.id, lease.seq, lease.token, deadline_ms)
             worker = lease.worker if event is Event.EXTENDED else None
             rows.setdefault((lease.queue, lease.group, event, worker), []).append(row)
     _write(tx, rows)
@@ -177,20 +176,20 @@ def lost(tx: LedgerTransaction, leases: Sequence[Lease]) -> None:
         )
         if moved.rowcount:
             group.unlease(lease.inbound.header.size)
-            row = (*end_row(lease, tx.now(book), None, None), tx.now(book))
+            row = returned_row(end_row(lease, tx.now(book), None, None), tx.now(book))
             rows.setdefault((lease.queue, lease.group, Event.HANDED_BACK, lease.worker), []).append(row)
     _write(tx, rows)
 
 
 def refused(tx: LedgerTransaction, ack_ids: Sequence[AckId]) -> None:
     """Write down the ack ids that were not valid, where their queue is known."""
-    by_queue: dict[str, list[tuple[str]]] = {}
+    by_queue: dict[str, list[JournalRow]] = {}
     for ack_id in ack_ids:
         queue, _, rest = ack_id.partition("#")
         partition, _, rest = rest.partition("#")
         _, _, token = rest.partition("#")
         if token and ack_id.isascii() and shard_name(queue) == f"{queue}#{partition}":
-            by_queue.setdefault(queue, []).append((token,))
+            by_queue.setdefault(queue, []).append(refused_row(token))
     for name, rows in by_queue.items():
         book = tx.find(name)
         if book is not None:

@@ -13,7 +13,7 @@ import msgspec
 from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal.chunks import encode_chunk
 from godwit.core.journal.queue_time import ClockLag, behind
-from godwit.core.journal.vocabulary import Event, Row
+from godwit.core.journal.vocabulary import VERSIONED, Event, Row
 from godwit.core.names import GroupName, QueueName, is_name
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 
@@ -91,10 +91,11 @@ class QueueBook:
 class LedgerTransaction:
     """The ledger during one step."""
 
-    def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, now_ms: int, app_version: str | None = None) -> None:
         self.sql = connection.execute
         self.many = connection.executemany
         self._now_ms = now_ms
+        self._app_version = app_version
         self._queues: dict[QueueName, QueueBook] = {}
         self._written: dict[QueueName, tuple[tuple[int, ...], dict[GroupName, tuple[int, ...]]]] = {}
 
@@ -154,14 +155,24 @@ class LedgerTransaction:
         return self._now_ms
 
     def journal(
-        self, book: QueueBook, event: Event, group: GroupBook | None, worker: str | None, rows: Sequence[Row]
+        self,
+        book: QueueBook,
+        event: Event,
+        group: GroupBook | None,
+        worker: str | None,
+        rows: Sequence[Row],
+        *,
+        actor: str | None = None,
     ) -> None:
         """Write one chunk."""
         if not rows:
             return
         depth = group.depth if group is not None else None
         name = group.name if group is not None else None
-        chunk = encode_chunk(book.epoch, book.seq + 1, book.at_ms, event, book.name, name, worker, depth, rows)
+        version = self._app_version if event in VERSIONED else None
+        chunk = encode_chunk(
+            book.epoch, book.seq + 1, book.at_ms, event, book.name, name, worker, depth, rows, actor, version
+        )
         book.seq += len(rows)
         book.journal_bytes += len(chunk)
         self.sql("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", (book.name, book.seq, len(rows), book.at_ms, chunk))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -41,6 +41,8 @@ class Catalog:
         self._reach = reach
         self._bodies = bodies
         self.list = QueueList(reach)
+        self.app_version: str | None = None
+        """Of the application that publishes and pulls."""
         self._known: dict[QueueName, QueueConfig] = {}
         self._gone: dict[QueueName, int] = {}
         """Removed queues among the listed ones, and their places."""
@@ -77,7 +79,10 @@ class Catalog:
 
     async def _read(self, name: QueueName, partition: int = 0) -> QueueConfig | None:
         (values,) = await self._reach.ask(("HMGET", keys.part(name, "meta", partition), "v", "spec", "groups"))
-        return read_queue_config(values, bodies=self._bodies)
+        return self._read_config(values)
+
+    def _read_config(self, values: list[Any]) -> QueueConfig | None:
+        return read_queue_config(values, bodies=self._bodies, app_version=self.app_version)
 
     async def names(self) -> list[QueueName]:
         """Return every queue that has something stored, declared ones first."""
@@ -93,7 +98,7 @@ class Catalog:
         replies = answered(
             await self._reach.ask_each(*(("HMGET", keys.part(name, "meta"), "v", "spec", "groups") for name in names))
         )
-        read = {names[n]: read_queue_config(values, bodies=self._bodies) for n, values in replies}
+        read = {names[n]: self._read_config(values) for n, values in replies}
         found = [one for one in read.values() if one is not None]
         self._gone = {name: places[name] for name, one in read.items() if one is None}
         self._known = {one.name: one for one in found}
@@ -198,7 +203,7 @@ class Catalog:
             )
         return bool(answer[0] != STALE)
 
-    async def remove(self, name: QueueName, group: GroupName | None) -> None:
+    async def remove(self, name: QueueName, group: GroupName | None, actor: str | None) -> None:
         """Remove a queue or a group with all it holds."""
         while True:
             present = await self.ask(name)
@@ -207,29 +212,31 @@ class Catalog:
             others = present.partitions[1:]
             if group is None:
                 # The first partition goes last: until then a process that finds one missing may bring it back.
-                await self._remove_others(name, others)
-            if await self._remove(present, 0, group):
+                await self._remove_others(name, others, actor)
+            if await self._remove(present, 0, group, actor):
                 break
         self._known.pop(name, None)
         if group is None:
-            await self._remove_others(name, others)
+            await self._remove_others(name, others, actor)
         else:
             await self._align_all(name)
 
-    async def _remove_others(self, name: QueueName, partitions: range) -> None:
+    async def _remove_others(self, name: QueueName, partitions: range, actor: str | None) -> None:
         for partition in partitions:
             while (there := await self._read(name, partition)) is not None and not await self._remove(
-                there, partition, None
+                there, partition, None, actor
             ):
                 pass
 
-    async def _remove(self, present: QueueConfig, partition: int, group: GroupName | None) -> bool:
+    async def _remove(
+        self, present: QueueConfig, partition: int, group: GroupName | None, actor: str | None = None
+    ) -> bool:
         """Remove one partition of a queue or group; say whether its settings were still those of `present`."""
         name, gone = present.name, list(present.groups) if group is None else [group]
         left = [spec for one, spec in present.groups.items() if one not in gone]
         blocks = (key for one in gone for key in keys.block(name, one, partition))
         names = (*keys.step(name, partition), *keys.arrivals(name, partition), *blocks)
-        arguments: list[Argument] = [present.version, group or "", msgspec.json.encode(left), *gone]
+        arguments: list[Argument] = [present.version, group or "", msgspec.json.encode(left), actor or "", *gone]
         answer = await self._reach.run("remove", name, names, arguments)
         return bool(answer[0] != STALE)
 

@@ -8,23 +8,27 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.failures.failure import ProcessingError
+from godwit.core.journal.rows import JournalRow, acked_row, arrival_end
 from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import LANE_OF_PRIORITY, Lane
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_Origin = str | None | tuple[str | None, str | None, str | None]
+"""The message it repeats; of a message with marks for the journal that, its correlation id and its attributes."""
 _STORED: Final = msgspec.msgpack.Decoder(tuple[
-    int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, str | None, bytes
+    int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, _Origin, bytes
 ])  # fmt: skip
 _SORTED: Final = msgspec.msgpack.Decoder(tuple[
     int,
-    int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, str | None, bytes
+    int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, _Origin, bytes
 ])  # fmt: skip
 _HEADED: Final = msgspec.msgpack.Decoder(tuple[
     int, int, int, int, int, int, int, int, list[str],
-    int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, str | None, bytes
+    int, str, str, str | None, int, int, str | None, int | None, int | None, str | None, str | None, _Origin, bytes
 ])  # fmt: skip
 _error_encoder: Final = msgspec.json.Encoder()
 _error_decoder: Final = msgspec.json.Decoder(ProcessingError)
+_NIL: Final = b"\xc0"
 _BLOB_ARRAY: Final = b"\x9d"
 _SORTED_ARRAY: Final = b"\x9e"
 _HEADED_ARRAY: Final = b"\xdc\x00\x16"
@@ -33,9 +37,8 @@ _UUID_DIGITS: Final = 32
 MARKED_DIGITS: Final = 16
 """The length of what follows the dash in the ids of entries with a head or an expiry; see `lua/_copies.lua`."""
 
-PLAIN_ROW: Final = b"\x9c"
-"""The first byte of an arrival's row without lineage and body, and those of one with them."""
-LONG_ROW: Final = b"\xdc\x00\x10"
+ROW_BEGINS: Final = {0: b"\x9c", 4: b"\xdc\x00\x10", 6: b"\xdc\x00\x12"}
+"""The first bytes of an arrival's row, by the number of values in its lineage."""
 
 
 class StoredCopy(msgspec.Struct, frozen=True):
@@ -51,12 +54,17 @@ class StoredCopy(msgspec.Struct, frozen=True):
     errors: tuple[ProcessingError, ...]
 
 
+def _origin(envelope: Envelope) -> _Origin:
+    return (envelope.replay_of, envelope.correlation_id, envelope.journal_attributes)
+
+
 def blob(envelope: Envelope) -> bytes:
     """Return a message as every group stores it."""
     return _encode((
         envelope.size, envelope.id, envelope.type, envelope.ordering_key, envelope.priority, envelope.created_at_ms,
         envelope.group, envelope.deliver_at_ms, envelope.expires_at_ms, envelope.schedule_id, envelope.campaign,
-        envelope.replay_of, envelope.body,
+        envelope.replay_of if envelope.correlation_id is envelope.journal_attributes is None else _origin(envelope),
+        envelope.body,
     ))[1:]  # fmt: skip
 
 
@@ -66,7 +74,8 @@ def expiring_blob(envelope: Envelope, expiry_ms: int) -> bytes:
         expiry_ms,
         envelope.size, envelope.id, envelope.type, envelope.ordering_key, envelope.priority, envelope.created_at_ms,
         envelope.group, envelope.deliver_at_ms, envelope.expires_at_ms, envelope.schedule_id, envelope.campaign,
-        envelope.replay_of, envelope.body,
+        envelope.replay_of if envelope.correlation_id is envelope.journal_attributes is None else _origin(envelope),
+        envelope.body,
     ))[1:]  # fmt: skip
 
 
@@ -87,8 +96,12 @@ def mark(message_id: str) -> str | bytes:
 def opened(queue: str, fields: tuple[Any, ...]) -> Envelope:
     """Return the envelope of a blob's fields."""
     size, id, type, key, priority, created, group, deliver, expires, schedule, campaign, replay_of, body = fields  # noqa: A001
+    if not isinstance(replay_of, tuple):
+        return Envelope(
+            id, queue, body, size, created, type, priority, key, group, deliver, expires, schedule, campaign, replay_of
+        )
     return Envelope(
-        id, queue, body, size, created, type, priority, key, group, deliver, expires, schedule, campaign, replay_of
+        id, queue, body, size, created, type, priority, key, group, deliver, expires, schedule, campaign, *replay_of
     )
 
 
@@ -141,20 +154,27 @@ def row_end(deliver_ms: int | None, expires_ms: int | None, size: int) -> bytes:
     return _encode((deliver_ms, expires_ms, size))[1:]
 
 
-def row_lineage(envelope: Envelope, *, body: bool) -> bytes:
-    """Return what follows the end of a long row."""
-    lineage = (envelope.schedule_id, envelope.campaign, envelope.replay_of, envelope.body if body else None)
-    return _encode(lineage)[1:]
+def row_lineage(lineage: JournalRow, length: int) -> bytes:
+    """Return what follows the end of a long row: a lineage, of as many values as the longest of its chunk."""
+    return b"".join(map(_encode, lineage)) + _NIL * (length - len(lineage))
+
+
+def lineage_of(envelope: Envelope, *, body: bool) -> JournalRow:
+    """Return how the row of an arrival ends, from the field on that most of them lack."""
+    return arrival_end(
+        envelope.schedule_id, envelope.campaign, envelope.replay_of, envelope.body if body else None,
+        envelope.correlation_id, envelope.journal_attributes,
+    )  # fmt: skip
 
 
 def ack_row(copy: StoredCopy, member: str, attempt: int, run_ms: int, result: bytes | None) -> bytes:
     """Return the journal row of an ack."""
     envelope = copy.envelope
-    row = (
+    row = acked_row(
         envelope.id, copy.seq, member, attempt, copy.failures, copy.crashes, run_ms, envelope.type, copy.lane,
-        envelope.ordering_key,
+        envelope.ordering_key, result,
     )  # fmt: skip
-    return _encode(row if result is None else (*row, result))
+    return _encode(row)
 
 
 packed: Final = _encode

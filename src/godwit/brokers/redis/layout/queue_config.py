@@ -39,6 +39,7 @@ class QueueConfig:
     ordered: bool
     """Whether any group keeps the order of keys."""
     keeps_body: bool
+    app_version: str | None
     ttl_ms: int
     arriving: dict[str, tuple[str, ...]]
     """The keys of `arrive.lua` by the lanes that occur, as far as they were needed."""
@@ -84,7 +85,9 @@ class QueueConfig:
         return spec
 
 
-def queue_config(version: bytes, spec: LaidMessages, groups: Sequence[GroupSpec], *, bodies: bool) -> QueueConfig:
+def queue_config(
+    version: bytes, spec: LaidMessages, groups: Sequence[GroupSpec], *, bodies: bool, app_version: str | None = None
+) -> QueueConfig:
     """Put together what is known of a queue."""
     limits = (share(limit, spec.partitions) for limit in (spec.max_size, spec.max_bytes, spec.max_delayed))
     return QueueConfig(
@@ -102,6 +105,7 @@ def queue_config(version: bytes, spec: LaidMessages, groups: Sequence[GroupSpec]
         numbers={group.name: number for number, group in enumerate(groups, 1)},
         ordered=any(group.message_ordering for group in groups),
         keeps_body=spec.journal_body is JournalBody.ON or (bodies and spec.journal_body is JournalBody.AUTO),
+        app_version=app_version,
         ttl_ms=milliseconds(spec.ttl) if spec.ttl is not None else 0,
         arriving={},
         openings={},
@@ -110,10 +114,12 @@ def queue_config(version: bytes, spec: LaidMessages, groups: Sequence[GroupSpec]
     )
 
 
-def read_queue_config(values: list[Any], *, bodies: bool) -> QueueConfig | None:
+def read_queue_config(values: list[Any], *, bodies: bool, app_version: str | None = None) -> QueueConfig | None:
     """Return what a server says of a queue by `v`, `spec` and `groups` of its meta; None when it has none."""
     version, spec, groups = values
-    return None if spec is None else queue_config(version, _spec.decode(spec), _groups.decode(groups), bodies=bodies)
+    if spec is None:
+        return None
+    return queue_config(version, _spec.decode(spec), _groups.decode(groups), bodies=bodies, app_version=app_version)
 
 
 def laid_out(present: QueueConfig | None, spec: QueueSpec) -> LaidMessages:

@@ -66,14 +66,22 @@ local function store(chunk, rows)
   undo(function() unwrite(journal, id, before) end)
 end
 
-local function write(event, group, worker, depth, rows, count)
+-- The one place in Lua where a chunk is put together, but for the compact ones (see layout/compact_chunks.py); `actor`
+-- and `app_version` follow the rows where there are any.
+local function write(event, group, worker, depth, rows, count, actor, app_version)
   local n = count or #rows -- `count` when the rows are given as one text
+  local opening, ending = '\154', ''
+  if app_version then
+    opening, ending = '\156', pack(actor or nil, app_version)
+  elseif actor then
+    opening, ending = '\155', pack(actor)
+  end
   local from = 1
   while from <= n do
     local to = count and n or math.min(from + MANY - 1, n)
     local texts = count and rows or array(to - from + 1) .. table.concat(rows, '', from, to)
-    store('\154' .. pack(1, epoch, seq + 1, now, event, queue, group or nil, worker or nil, depth or nil) .. texts,
-      to - from + 1)
+    store(opening .. pack(1, epoch, seq + 1, now, event, queue, group or nil, worker or nil, depth or nil) .. texts
+      .. ending, to - from + 1)
     from = to + 1
   end
 end

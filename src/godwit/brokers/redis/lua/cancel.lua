@@ -1,7 +1,7 @@
 -- Delete the waiting copies of a message in one group, looking through at most 1,000 copies per call.
 --
 -- KEYS   1 meta, 2 journal, then the group's 15 keys
--- ARGV   1 time, 2 queue, 3 group, 4 message id, 5 where to go on: '' to begin, or what the call before gave
+-- ARGV   1 time, 2 queue, 3 group, 4 message id, 5 where to go on: '' to begin, or what the call before gave, 6 the actor or ''
 -- Gives  {copies deleted, where to go on}; the second is '' when all was looked through.
 -- Works above maxmemory.
 local fields = {'g:' .. ARGV[3]}
@@ -59,6 +59,6 @@ for n, c in ipairs(found) do
   finish(b, c)
   rows[n] = '\146' .. pack(wanted, c.seq)
 end
-write('cancelled', name, nil, depth(b), rows)
+write('cancelled', name, nil, depth(b), rows, nil, text(ARGV[6]))
 save()
 return {#rows, place == '' and '' or place .. where}

@@ -2,19 +2,19 @@
 --
 -- KEYS   1 meta, 2 journal, then 15 keys for each group
 -- ARGV   1 time, 2 queue, 3 the queue they went to ('' when they are just deleted), 4 number of groups, 5 number of
---        letters, then the groups' names, then per letter: number of its group, its number
+--        letters, 6 the actor or '', then the groups' names, then per letter: number of its group, its number
 -- Gives  the indexes (from 1) of letters that do not exist.
 -- Works above maxmemory.
 local fields = {}
-for g = 1, tonumber(ARGV[4]) do fields[g] = 'g:' .. ARGV[5 + g] end
+for g = 1, tonumber(ARGV[4]) do fields[g] = 'g:' .. ARGV[6 + g] end
 --@include _step
 --@include _copies
 local target, groups, n = text(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 local missing, order, rows = {}, {}, {}
-for g = 1, groups do gauge(2 + (g - 1) * BLOCK, ARGV[5 + g], kept[3 + g]) end
+for g = 1, groups do gauge(2 + (g - 1) * BLOCK, ARGV[6 + g], kept[3 + g]) end
 for i = 1, n do
-  local at = 5 + groups + 2 * (i - 1)
+  local at = 6 + groups + 2 * (i - 1)
   local g, id = tonumber(ARGV[at + 1]), ARGV[at + 2] .. '-0'
   local stream = KEYS[2 + (g - 1) * BLOCK + LETTERS]
   local entry = redis.call('XRANGE', stream, id, id)[1]
@@ -30,6 +30,8 @@ for i = 1, n do
     missing[#missing + 1] = i
   end
 end
-for _, g in ipairs(order) do write('discarded', ARGV[5 + g], nil, depth(2 + (g - 1) * BLOCK), rows[g]) end
+for _, g in ipairs(order) do
+  write('discarded', ARGV[6 + g], nil, depth(2 + (g - 1) * BLOCK), rows[g], nil, text(ARGV[6]))
+end
 save()
 return missing

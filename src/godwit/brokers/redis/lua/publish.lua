@@ -8,7 +8,7 @@
 --        groups that keep the order of keys], ...] (0 for none) or empty, 15 words: `twice` when an id occurs twice, `follow`
 --        when only that is to be stored of whose key this partition has something, 16 the first bytes of a row, 17 number of row middles m, 18 of those before the ones for groups that keep the order of keys,
 --        19 MessagePack [expiry of each message (0 for none), ...] or empty when none expires,
---        then per group: name, 1 when it drops, 1 when it keeps the order of keys;
+--        20 the application's version or '', then per group: name, 1 when it drops, 1 when it keeps the order of keys;
 --        then m row middles (type, priority, lane, key); n ids, n ids as they are remembered, n blobs, n row ends
 --        (deliver_at, expires_at, size, ...), and in the modes `moved` and `inbox` n tickets.
 -- Modes  '' plain; `moved`: accepted before, the ticket names the dead letter it was, which is moved once; `inbox`: the
@@ -19,7 +19,7 @@
 --        repetitions, their indexes..., indexes of what was not stored...}.
 -- Begins with a command that is refused above maxmemory: the marker that wakes, or the time.
 local fields = {}
-for g = 1, tonumber(ARGV[6]) do fields[g] = 'g:' .. ARGV[17 + 3 * g] end
+for g = 1, tonumber(ARGV[6]) do fields[g] = 'g:' .. ARGV[18 + 3 * g] end
 --@include _step
 local GROUP, LANE, PARKED, DELAYED, HEADS, WAKE, BLOCK = 1, 2, 6, 8, 10, 15, 15
 local mode, n, groups = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -28,7 +28,7 @@ local max_size, max_bytes, max_delayed = tonumber(ARGV[7]), tonumber(ARGV[8]), t
 local window, total, lanes, codes = tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13]
 local twice = string.find(ARGV[15], 'twice', 1, true)
 local follow, elsewhere = string.find(ARGV[15], 'follow', 1, true), {}
-local row_start, ordered_from, names = ARGV[16], tonumber(ARGV[18]), 19
+local row_start, ordered_from, names = ARGV[16], tonumber(ARGV[18]), 20
 local middles = names + 3 * groups
 local ids = middles + tonumber(ARGV[17])
 local marks, blobs, ends, tickets = ids + n, ids + 2 * n, ids + 3 * n, ids + 4 * n
@@ -249,8 +249,8 @@ local function each(group, g)
   end
   if #left_out > 0 then count_up(KEYS[b + GROUP], 'dropped', #left_out) end
   local after = group.depth + #enqueued + #scheduled
-  write('enqueued', group.name, nil, after, enqueued)
-  write('scheduled', group.name, nil, after, scheduled)
+  write('enqueued', group.name, nil, after, enqueued, nil, nil, text(ARGV[20]))
+  write('scheduled', group.name, nil, after, scheduled, nil, nil, text(ARGV[20]))
   write('dropped', group.name, nil, after, left_out)
   write('dead_lettered', group.name, nil, after - #dead, dead)
 end

@@ -2,7 +2,8 @@
 --
 -- KEYS   1 meta, 2 journal, then the group's 15 keys, then the inbox
 -- ARGV   1 time, 2 queue, 3 group, 4 worker, 5 limit (at most 200), 6 lease in ms, 7 max_bytes (0: no limit), 8 a token
---        that no pull had before, 9 bytes that this call's earlier parts took (-1: first part), 10 the server's run id
+--        that no pull had before, 9 bytes that this call's earlier parts took (-1: first part), last the server's run id, before
+--        it the application's version where it has one
 -- Gives  {'gone'} when there is no such group; else {'ok', now, ms until something is due by itself or -1, 1 when more
 --        is ready, 1 when the group keeps the order of keys, entries in the inbox, version of the queue's settings,
 --        then per message: source, reference, stored copy}.
@@ -14,7 +15,8 @@ local fields = {'g:' .. ARGV[3]}
 local GROUP, LANE, PARKED, AGAIN, DELAYED, BLOCKED, LEASES, BATCHES = 1, 2, 6, 7, 8, 9, 11, 12
 local EXPIRING, WAKE, BLOCK, AGAIN_LANE = 13, 15, 15, 281474976710656
 local b, name, worker, limit, length = 2, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-local max_bytes, token, part, run = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), ARGV[10]
+local max_bytes, token, part, run = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), ARGV[#ARGV]
+local app_version = #ARGV > 10 and ARGV[10] or nil
 local held, state = gauge(b, name, kept[4]), KEYS[b + GROUP]
 if not held then return {'gone'} end
 held.rung = 0
@@ -157,7 +159,7 @@ local function note_headed()
     rows[n] = '\155' .. pack(c.id, c.seq, source .. ref .. ending, c.attempt + 1, c.failures, c.crashes) .. packed_deadline
       .. pack(now - c.ready, c.type, c.lane, c.key)
   end
-  write('delivered', name, worker, held.depth, rows)
+  write('delivered', name, worker, held.depth, rows, nil, nil, app_version)
 end
 
 if taken > 0 then
@@ -187,7 +189,8 @@ if taken > 0 then
   if headed then
     note_headed()
   else
-    store('\155' .. pack(3, epoch, seq + 1, now, queue, name, worker, held.depth, token, now + length) .. array(taken)
+    local who = app_version and {worker, app_version} or worker
+    store('\155' .. pack(3, epoch, seq + 1, now, queue, name, who, held.depth, token, now + length) .. array(taken)
       .. table.concat(rows), taken)
   end
 end

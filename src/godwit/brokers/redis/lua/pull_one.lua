@@ -3,7 +3,7 @@
 --
 -- KEYS   1 meta, 2 journal, 3 group, 4 leases, 5 batches, 6 wake, 7 to 10 the streams of the lanes
 -- ARGV   1 time, 2 queue, 3 group, 4 field of meta with what the group holds, 5 worker, 6 lease in ms, 7 a token that no pull
---        had before, 8 the server's run id
+--        had before, last the server's run id, before it the application's version where it has one
 -- Gives  what `pull` gives, without what is due or in the inbox, or {'idle'} when it is not so simple: no marker was taken
 --        off, other messages wait, the message was delivered before or has expired, flow control is on, leases are to be
 --        forgiven. Nothing has changed then; `pull` is the way. Leases and delays that are due are left to it.
@@ -21,7 +21,7 @@ if depth - leased ~= 1 then return {'idle'} end
 local cursor, source = 'c' .. lane, format('%d', lane)
 local conf = call('HMGET', KEYS[3], 'looked', 'shortest', 'run', 'pulls', 'ordered', 'fo', cursor)
 local length, shortest = tonumber(ARGV[6]), tonumber(conf[2])
-if conf[3] ~= ARGV[8] or (leased > 0 and conf[6] == '1' and now - conf[1] > (shortest or 0)) then return {'idle'} end
+if conf[3] ~= ARGV[#ARGV] or (leased > 0 and conf[6] == '1' and now - conf[1] > (shortest or 0)) then return {'idle'} end
 
 -- See _copies.lua for the forms of a lane's entry.
 local found = call('XRANGE', KEYS[7 + lane], conf[7] and '(' .. conf[7] or '-', '+', 'COUNT', 1)[1]
@@ -37,7 +37,8 @@ end
 local till, size = unpack_limit(value, 4, from)
 
 local member = source .. ref .. ':' .. token
-local chunk = '\155' .. pack(3, kept[1], seq + 1, now, ARGV[2], name, worker, depth, token, now + length) .. '\145\149'
+local who = #ARGV > 8 and {worker, ARGV[8]} or worker
+local chunk = '\155' .. pack(3, kept[1], seq + 1, now, ARGV[2], name, who, depth, token, now + length) .. '\145\149'
   .. pack(source .. ref) .. string.sub(value, from + 1, till)
 call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 local noted

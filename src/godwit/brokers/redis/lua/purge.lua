@@ -1,7 +1,7 @@
 -- Delete everything that waits in one group: not what is leased or dead.
 --
 -- KEYS   1 meta, 2 journal, then the group's 15 keys
--- ARGV   1 time, 2 queue, 3 group
+-- ARGV   1 time, 2 queue, 3 group, 4 the actor or ''
 -- Gives  how many copies were deleted. Takes about 2 us of the server's time for each.
 -- Works above maxmemory.
 local fields = {'g:' .. ARGV[3]}
@@ -51,7 +51,7 @@ for lane = 0, 3 do
 end
 if count > 0 then
   held.depth, held.bytes = held.depth - count, held.bytes - bytes
-  write('purged', name, nil, depth(b), {'\147' .. pack(count, lowest, highest)})
+  write('purged', name, nil, depth(b), {'\147' .. pack(count, lowest, highest)}, nil, text(ARGV[4]))
 end
 save()
 return count

@@ -1,8 +1,8 @@
 -- Remove a queue, or one group, with all it holds. The journal and its counters stay.
 --
 -- KEYS   1 meta, 2 journal, 3 dedup0, 4 dedup1, 5 later, 6 inbox, then 15 keys for each group to go
--- ARGV   1 time, 2 queue, 3 version expected, 4 the group, or '' for the queue, 5 the groups left as JSON, then the
---        names of the groups to go
+-- ARGV   1 time, 2 queue, 3 version expected, 4 the group, or '' for the queue, 5 the groups left as JSON, 6 the
+--        actor or '', then the names of the groups to go
 -- Gives  {'stale'} when the version is another, else {'ok', new version}.
 -- Works above maxmemory. Takes about 1 us of the server's time for each copy.
 local fields = {'spec'}
@@ -34,15 +34,15 @@ local function seq_in(value)
   return number
 end
 
-for g = 1, #ARGV - 5 do
+for g = 1, #ARGV - 6 do
   local b = 6 + (g - 1) * BLOCK
   for lane = 0, 3 do
     all_in(KEYS[b + LANE + lane], function(entry) return parse_entry(lane, entry[1], entry[2][2]).seq end)
   end
   all_in(KEYS[b + LETTERS], function(entry) return seq_in(entry[2][6]) end)
   for _, value in ipairs(redis.call('HVALS', KEYS[b + PARKED])) do counted(seq_in(value)) end
-  put(meta, {'letters:' .. ARGV[5 + g], redis.call('HGET', KEYS[b + GROUP], 'letters') or 0})
-  drop('HDEL', meta, 'g:' .. ARGV[5 + g])
+  put(meta, {'letters:' .. ARGV[6 + g], redis.call('HGET', KEYS[b + GROUP], 'letters') or 0})
+  drop('HDEL', meta, 'g:' .. ARGV[6 + g])
   for at = 1, BLOCK - 1 do drop('UNLINK', KEYS[b + at]) end
   ring(b) -- those who wait there are told
   redis.call('PEXPIRE', KEYS[b + WAKE], 10000)
@@ -53,10 +53,10 @@ if group == '' then
   drop('HDEL', meta, 'spec')
   drop('HDEL', meta, 'groups')
   generation, began, until0, until1, until_later = 0, 0, 0, 0, 0
-  write('queue_removed', nil, nil, 0, row)
+  write('queue_removed', nil, nil, 0, row, nil, text(ARGV[6]))
 else
   put(meta, {'groups', ARGV[5]})
-  write('group_removed', group, nil, 0, row)
+  write('group_removed', group, nil, 0, row, nil, text(ARGV[6]))
 end
 local next_version = count_up(meta, 'v', 1)
 save()

@@ -7,7 +7,7 @@ from typing import Final
 
 from godwit.brokers.redis.client.connection import Argument, packed_command
 from godwit.brokers.redis.client.scripts import script
-from godwit.brokers.redis.layout.codec import blob, expiring_blob, lane_of, mark, packed
+from godwit.brokers.redis.layout.codec import blob, expiring_blob, lane_of, lineage_of, mark, packed
 from godwit.brokers.redis.layout.queue_config import QueueConfig
 from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import LANE_OF_PRIORITY
@@ -61,7 +61,7 @@ def encode_one(queue: QueueConfig, envelope: Envelope, before: str) -> tuple[tup
         digit,
         b"",
         packed((expiry_ms,)) if expiry_ms else b"",
-        packed((row,)),
+        packed(_chunk(queue, row)),
         *queue.groups,
         *((marked,) if window else ()),
         expiring_blob(envelope, expiry_ms) if expiry_ms else blob(envelope),
@@ -74,7 +74,7 @@ def packed_one(queue: QueueConfig, envelope: Envelope, now: str) -> bytes:
     lane = LANE_OF_PRIORITY[envelope.priority] if queue.spec.lanes > 1 else 0
     expiry_ms = envelope.expiry_ms(ttl_ms) if ttl_ms or envelope.expires_at_ms is not None else 0
     marked = mark(envelope.id)
-    row = packed((_row(queue, envelope, marked, lane, expiry_ms),))
+    row = packed(_chunk(queue, _row(queue, envelope, marked, lane, expiry_ms)))
     if not queue.limits[3]:
         marked = b""
     elif isinstance(marked, str):
@@ -134,10 +134,19 @@ def encode_many(
         blobs.append(expiring_blob(envelope, expiry_ms) if expiry_ms else blob(envelope))
         marked = mark(envelope.id)
         marks.append(marked)
-        if brief and not (envelope.schedule_id or envelope.campaign or envelope.replay_of):
-            rows.append((marked, envelope.type, priority, lane, key, expiry_ms, size))
-        else:
-            rows.append(_row(queue, envelope, marked, lane, expiry_ms))
+        row = (marked, envelope.type, priority, lane, key, expiry_ms, size)
+        rows.append(
+            row
+            if brief
+            and not (
+                envelope.schedule_id
+                or envelope.campaign
+                or envelope.replay_of
+                or envelope.correlation_id
+                or envelope.journal_attributes
+            )
+            else row + lineage_of(envelope, body=not brief)
+        )
         total += size
     if window and len(set(marks)) < len(marks):
         return None
@@ -148,17 +157,19 @@ def encode_many(
         digits,
         "".join(places) if len(used) > 1 else b"",
         packed(expiries) if any(expiries) else b"",
-        packed(rows),
+        packed(_chunk(queue, *rows) if queue.app_version else rows),
         *queue.groups,
         *(marks if window else ()),
         *blobs,
     )
 
 
+def _chunk(queue: QueueConfig, *rows: tuple[object, ...]) -> tuple[object, ...]:
+    """Return the rows of a compact chunk, behind the application's version where it has one."""
+    return rows if queue.app_version is None else (queue.app_version, *rows)
+
+
 def _row(queue: QueueConfig, envelope: Envelope, marked: str | bytes, lane: int, expiry_ms: int) -> tuple[object, ...]:
     """Return a message's row of the journal; see `compact.py`."""
     row = (marked, envelope.type, envelope.priority, lane, envelope.ordering_key, expiry_ms, envelope.size)
-    if not (queue.keeps_body or envelope.schedule_id or envelope.campaign or envelope.replay_of):
-        return row
-    body = envelope.body if queue.keeps_body else None
-    return (*row, envelope.schedule_id, envelope.campaign, envelope.replay_of, body)
+    return row + lineage_of(envelope, body=queue.keeps_body)

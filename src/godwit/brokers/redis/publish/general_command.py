@@ -7,10 +7,10 @@ from typing import Final
 
 from godwit.brokers.redis.client.connection import Argument
 from godwit.brokers.redis.layout.codec import (
-    LONG_ROW,
-    PLAIN_ROW,
+    ROW_BEGINS,
     blob,
     lane_of,
+    lineage_of,
     mark,
     ordered_lane,
     packed,
@@ -38,7 +38,6 @@ def encode_chunk(
     codes = bytearray()
     ends: list[bytes] = []
     total = 0
-    long_rows = queue.keeps_body
     for index, envelope in enumerate(chunk, 1):
         key, deliver_ms, priority, size = (
             envelope.ordering_key, envelope.deliver_at_ms, envelope.priority, envelope.size,
@@ -56,18 +55,18 @@ def encode_chunk(
                 ordered_middles.setdefault((envelope.type, priority, key), len(ordered_middles) + 1) if keyed else 0
             )
             odd.append((index, deliver_ms or 0, expiry_ms, number, int(index in dead), middle))
-        if envelope.schedule_id or envelope.campaign or envelope.replay_of:
-            long_rows = True
-    if long_rows:
-        keeps_body = queue.keeps_body
-        ends = [end + row_lineage(one, body=keeps_body) for end, one in zip(ends, chunk, strict=True)]
+    lineages = [lineage_of(envelope, body=queue.keeps_body) for envelope in chunk]
+    longest = max(map(len, lineages))
+    if longest:
+        ends = [end + row_lineage(lineage, longest) for end, lineage in zip(ends, lineages, strict=True)]
     lanes.append(_DIGITS[ordered_lane(lanes_there)])
     ids = [envelope.id for envelope in chunk]
     words = f"{'twice' if len(set(ids)) < len(ids) else ''}{'follow' if follow else ''}"
     return [
         queue.version, mode, len(chunk), len(queue.groups), *queue.limits, total, "".join(lanes), bytes(codes),
-        packed(odd) if odd else b"", words, LONG_ROW if long_rows else PLAIN_ROW,
-        len(middles) + len(ordered_middles), len(middles), packed(expiries) if any(expiries) else b"", *queue.names,
+        packed(odd) if odd else b"", words, ROW_BEGINS[longest],
+        len(middles) + len(ordered_middles), len(middles), packed(expiries) if any(expiries) else b"",
+        queue.app_version or "", *queue.names,
         *(row_middle(kind, priority, lane_of(priority, lanes_there), key) for kind, priority, key in middles),
         *(row_middle(kind, priority, ordered_lane(lanes_there), key) for kind, priority, key in ordered_middles),
         *ids, *map(mark, ids), *map(blob, chunk), *ends,

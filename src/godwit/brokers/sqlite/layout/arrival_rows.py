@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from godwit.brokers.sqlite.layout.runs import (
     ID,
     KEY,
     LANE,
+    MARKS,
     PRIORITY,
     READY_AT,
     REPLAY_OF,
@@ -26,23 +27,40 @@ from godwit.brokers.sqlite.layout.runs import (
     Message,
 )
 from godwit.core.journal.chunks import encode_chunk
+from godwit.core.journal.rows import JournalRow, arrival_row
 from godwit.core.journal.vocabulary import Event
 
-Recipe = tuple[str, str, str, int, int, int, int | None, list[int], list[int]]
-"""Event, queue, group, depth, copy, copies, lane of keyed messages (None: their own), runs, publish_seqs left out."""
+NO_MARKS: Final = (None, None)
+
+
+class Recipe(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How the rows of a chunk of arrivals are made. `lane` is that of keyed messages (None: their own)."""
+
+    event: str
+    queue: str
+    group: str
+    depth: int
+    copy: int
+    copies: int
+    lane: int | None
+    runs: list[int]
+    dropped: list[int]
+    """The publish_seqs that are left out."""
+    app_version: str | None = None
+
 
 decode_recipe = msgspec.msgpack.Decoder(Recipe).decode
 
 
-def arrival_row(message: Message, copy: int, copies: int, ordered_lane: int | None, *, body: bool) -> tuple[Any, ...]:
+def _row(message: Message, copy: int, copies: int, ordered_lane: int | None, *, body: bool) -> JournalRow:
     """Return one row; an addressed message has a single copy."""
     addressed = message[GROUP] is not None
     keyed = ordered_lane is not None and message[KEY] is not None
-    return (
+    return arrival_row(
         message[ID], message[SEQ], 0 if addressed else copy, 1 if addressed else copies, message[TYPE],
         message[PRIORITY], ordered_lane if keyed else message[LANE], message[KEY], message[READY_AT],
         message[DELIVER_AT], message[EXPIRY], message[SIZE], message[SCHEDULE_ID], message[CAMPAIGN],
-        message[REPLAY_OF], message[BODY] if body else None,
+        message[REPLAY_OF], message[BODY] if body else None, *(message[MARKS:] or NO_MARKS),
     )  # fmt: skip
 
 
@@ -55,10 +73,10 @@ def arrival_rows(
     dropped: Collection[int],
     *,
     body: bool,
-) -> list[tuple[Any, ...]]:
+) -> list[JournalRow]:
     """Return the rows of all copies in these runs that came to a group, in publish order."""
     rows = [
-        arrival_row(message, copy, copies, ordered_lane, body=body)
+        _row(message, copy, copies, ordered_lane, body=body)
         for messages in runs
         for message in messages
         if message[GROUP] in (None, group) and message[SEQ] not in dropped
@@ -70,6 +88,10 @@ def arrival_rows(
 
 def cook(recipe: bytes, epoch: str, last_seq: int, at: int, read: Callable[[int], list[Message]]) -> bytes:
     """Return the chunk a recipe stands for."""
-    event, queue, group, depth, copy, copies, lane, runs, dropped = decode_recipe(recipe)
-    rows = arrival_rows([read(run) for run in runs], group, copy, copies, lane, dropped, body=True)
-    return encode_chunk(epoch, last_seq - len(rows) + 1, at, Event(event), queue, group, None, depth, rows)
+    made = decode_recipe(recipe)
+    runs = [read(run) for run in made.runs]
+    rows = arrival_rows(runs, made.group, made.copy, made.copies, made.lane, made.dropped, body=True)
+    first, event = last_seq - len(rows) + 1, Event(made.event)
+    return encode_chunk(
+        epoch, first, at, event, made.queue, made.group, None, made.depth, rows, app_version=made.app_version
+    )

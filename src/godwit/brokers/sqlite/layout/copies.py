@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from godwit.brokers.sqlite.layout.rows import ASIDE, GroupRow
-from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, Message
+from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, MARKS, Message
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.core.failures.failure import FailureKind, ProcessingError
 
@@ -78,7 +78,7 @@ class CopyRow:
 
 def new_copy(message: Message, run: int, *, ordered_lane: int | None) -> CopyRow:
     """Return a copy of a message that has just come in; its key counts when the group keeps order."""
-    seq, ready_at, lane, expiry = message[ENVELOPE_FIELDS:]
+    seq, ready_at, lane, expiry = message[ENVELOPE_FIELDS:MARKS]
     key = message[7] if ordered_lane is not None else None
     if key is not None:
         lane = ordered_lane

@@ -1,6 +1,7 @@
 """Runs: consecutive messages of one publish, stored together once and read together.
 
-A message is a tuple: the fields of its envelope, then `publish_seq`, `ready_at`, lane and effective expiry (or None).
+A message is a tuple: the first fields of its envelope, then `publish_seq`, `ready_at`, lane and effective expiry (or
+None); where its envelope has marks for the journal, these follow.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from godwit.core.messages.envelope import Envelope
 
 Message = tuple[Any, ...]
 
-ENVELOPE_FIELDS: Final = len(Envelope.__struct_fields__)
+ENVELOPE_FIELDS: Final = Envelope.__struct_fields__.index("correlation_id")
 ID: Final = 0
 BODY: Final = 2
 SIZE: Final = 3
@@ -32,6 +33,7 @@ SEQ: Final = ENVELOPE_FIELDS
 READY_AT: Final = ENVELOPE_FIELDS + 1
 LANE: Final = ENVELOPE_FIELDS + 2
 EXPIRY: Final = ENVELOPE_FIELDS + 3
+MARKS: Final = ENVELOPE_FIELDS + 4
 
 RUN_BYTES: Final = 256 << 10
 """A run is closed when its bodies exceed this, so that reading one message never reads much more."""
@@ -44,7 +46,16 @@ astuple = msgspec.structs.astuple
 
 def envelope_of(message: Message) -> Envelope:
     """Return the envelope as it was published."""
-    return Envelope(*message[:ENVELOPE_FIELDS])
+    return Envelope(*message[:ENVELOPE_FIELDS], *message[MARKS:])
+
+
+def message_of(envelope: Envelope, seq: int, ready_at: int | None, lane: int, expiry: int | None) -> Message:
+    """Return a message as it is stored."""
+    fields = astuple(envelope)
+    place = (seq, ready_at, lane, expiry)
+    if envelope.correlation_id is None and envelope.journal_attributes is None:
+        return (*fields[:ENVELOPE_FIELDS], *place)
+    return (*fields[:ENVELOPE_FIELDS], *place, *fields[ENVELOPE_FIELDS:])
 
 
 def find(messages: Sequence[Message], seq: int) -> Message:

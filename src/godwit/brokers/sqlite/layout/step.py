@@ -24,7 +24,7 @@ from godwit.core.clock import Clock
 from godwit.core.errors import GroupNotFound, QueueNotFound
 from godwit.core.journal.chunks import encode_chunk
 from godwit.core.journal.queue_time import ClockLag, behind
-from godwit.core.journal.vocabulary import Event, Row
+from godwit.core.journal.vocabulary import VERSIONED, Event, Row
 from godwit.core.names import GroupName, is_name
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -67,6 +67,10 @@ class SqliteStep:
         self._floors = floors
         self._journaled: set[int] = set()
         self._chunks: list[tuple[Any, ...]] = []
+        self.actor: str | None = None
+        """Who asked for this step."""
+        self.app_version: str | None = None
+        """Of the application that publishes or pulls in it."""
 
     # Finding things
 
@@ -178,7 +182,10 @@ class SqliteStep:
         name = group_name
         if group is not None:
             name, depth = group.name, group.depth
-        chunk = encode_chunk(queue.epoch, first, queue.at, event, queue.name, name, worker, depth, rows)
+        chunk = encode_chunk(
+            queue.epoch, first, queue.at, event, queue.name, name, worker, depth, rows, self.actor,
+            self.app_version if event in VERSIONED else None,
+        )  # fmt: skip
         self._append(queue, len(rows), len(chunk), 0, chunk)
 
     def journal_recipe(self, queue: QueueRow, n: int, size: int, recipe: tuple[Any, ...]) -> None:
