@@ -151,7 +151,7 @@ class ConsumerRegistration:
         """Return a worker for the registered consumers."""
         chosen = list(self.consumers if consumers is None else consumers)
         tracer = self.tracer
-        return Worker(
+        worker = Worker(
             self.broker,
             chosen if tracer is None else [traced(consumer, tracer) for consumer in chosen],
             name=name,
@@ -163,10 +163,11 @@ class ConsumerRegistration:
             metrics=self.metrics,
             changed=self.store_services.notice,
             learned=self.store_services.learn,
-            check_open=lambda: self.producer,
             clock=self._clock,
             random=self._random,
         )
+        worker.check_open = lambda: self.producer
+        return worker
 
 
 _ARGUMENTS: Final = tuple(inspect.signature(ConsumerRegistration.consumer).parameters)[2:-1]

@@ -84,14 +84,15 @@ class Worker:
         metrics: QueueMetricsCollector | None = None,
         changed: Callable[[], None] = lambda: None,
         learned: Callable[[Mapping[str, SharedEntry]], None] = lambda _: None,
-        check_open: Callable[[], object] = lambda: None,
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
     ) -> None:
         self.name = name or worker_name()
         self._broker = broker
         self._settings = settings or WorkerSettings()
-        self._changed, self._learned, self._check_open = changed, learned, check_open
+        self._changed, self._learned = changed, learned
+        self.check_open: Callable[[], object] = lambda: None
+        """Raises before the worker begins when the manager that made it is closed."""
         self._clock = clock
         self._random = random or Random()
         self._held = InFlight()
@@ -194,7 +195,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`, then finish what fits in the grace time and hand the rest back."""
-        self._check_open()
+        self.check_open()
         if not self._consumers:
             raise InvalidSetting("consumers", (), 'at least one: decorate a handler with @mq.consumer("orders")')
         await self._refresh()
