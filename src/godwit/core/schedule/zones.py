@@ -62,20 +62,21 @@ class Zone:
             high = min(low + DAY_SECONDS, end - 1)
             after = self.offset(high)
             if after != before:
-                found.append(Change(self._first(low, high, before), before, after))
+                found.append(self.change_between(low, high))
                 before = after
             low = high
         return found
 
-    def _first(self, low: int, high: int, before: int) -> int:
-        """Return the first instant with another offset, of a stretch that begins with `before`."""
+    def change_between(self, low: int, high: int) -> Change:
+        """Return the change that makes the offset at `high` another than at `low`, the only one in between."""
+        before = self.offset(low)
         while high - low > 1:
             middle = (low + high) // 2
             if self.offset(middle) == before:
                 low = middle
             else:
                 high = middle
-        return high
+        return Change(high, before, self.offset(high))
 
 
 _REACH: Final = DAY_SECONDS + 7_200

@@ -7,17 +7,17 @@ others. Within a horizon nearly every zone has one offset and the others change 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import available_timezones
 
 import msgspec
 
+from godwit.core.schedule.zones import zone
 from godwit.pipeline.campaign.definition import DAY, Horizon
 
-_STEP: Final = timedelta(hours=6)
+_STEP_SECONDS: Final = 6 * 3_600
 """Shorter than the time between any two changes of a zone."""
 
 
@@ -35,10 +35,9 @@ class ZoneClock(msgspec.Struct, frozen=True):
 
 def clocks(horizon: Horizon) -> list[ZoneClock]:
     """Return the clock of every zone, over the horizon and three days around it."""
-    start, end = horizon.start.astimezone(UTC) - 3 * DAY, horizon.end.astimezone(UTC) + 3 * DAY
-    moments = [start + number * _STEP for number in range((end - start) // _STEP + 1)]
-    moments += [end] if moments[-1] < end else []
-    return [_clock(zone, moments) for zone in zones()]
+    start, end = (horizon.start - 3 * DAY).timestamp(), (horizon.end + 3 * DAY).timestamp()
+    instants = [*range(int(start), int(end), _STEP_SECONDS), int(end)]
+    return [_clock(name, instants) for name in zones()]
 
 
 @cache
@@ -47,33 +46,13 @@ def zones() -> tuple[str, ...]:
     return tuple(sorted(available_timezones()))
 
 
-def _clock(zone: str, moments: Sequence[datetime]) -> ZoneClock:
-    info = ZoneInfo(zone)
-    offsets_seen = [moment.astimezone(info).utcoffset() for moment in moments]
-    if offsets_seen.count(offsets_seen[0]) == len(offsets_seen):
-        return ZoneClock(zone, (_offset(info, moments[0]),), ())
-    offsets, untils = [_offset(info, moments[0])], list[int]()
-    for before, after in pairwise(moments):
-        if _offset(info, after) != offsets[-1]:
-            change = _change(info, before, after)
-            later = _offset(info, change)
-            untils.append(int(change.timestamp()) + max(offsets[-1], later))
-            offsets.append(later)
-    return ZoneClock(zone, tuple(offsets), tuple(untils))
-
-
-def _change(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Return the first second with the later offset."""
-    old = _offset(info, before)
-    while after - before > timedelta(seconds=1):
-        middle = before + timedelta(seconds=int((after - before).total_seconds()) // 2)
-        if _offset(info, middle) == old:
-            before = middle
-        else:
-            after = middle
-    return after
-
-
-def _offset(info: ZoneInfo, moment: datetime) -> int:
-    offset = moment.astimezone(info).utcoffset()
-    return int(offset.total_seconds()) if offset else 0
+def _clock(name: str, instants: Sequence[int]) -> ZoneClock:
+    known = zone(name)
+    offsets = [known.offset(instant) for instant in instants]
+    pairs = zip(pairwise(instants), pairwise(offsets), strict=True)
+    changes = [known.change_between(*stretch) for stretch, (old, new) in pairs if new != old]
+    return ZoneClock(
+        name,
+        (offsets[0], *(change.after for change in changes)),
+        tuple(change.at + max(change.before, change.after) for change in changes),
+    )
