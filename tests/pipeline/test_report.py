@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from godwit import Message, RetryPolicy
+from godwit.core.errors import InvalidSetting
+from godwit.pipeline.jobs.sql import naming_the_views
+from godwit.pipeline.report.advice import AdviceVerdict
+from godwit.pipeline.report.error_texts import error_texts
 from godwit.pipeline.report.html_page import render_page
 from godwit.pipeline.report.model import Report, make_report
+from godwit.testing import in_memory, run_until_empty
 from tests.pipeline.histories import History, Row, journal
 
 if TYPE_CHECKING:
@@ -130,3 +136,39 @@ def test_a_report_of_nothing_is_a_page_too(spark: SparkSession) -> None:
     empty = make_report(journal(spark, []), source="nothing", made_at=MADE)
     assert empty.groups == ()
     assert "nothing has happened yet" in render_page(empty)
+
+
+def test_the_page_shows_what_was_raised_and_what_to_change_before_everything_else(
+    spark: SparkSession, rows: list[Row], made: Report
+) -> None:
+    (first, *_) = made.patterns
+    texts = {first.error_fingerprint: "unknown: no <card>"}
+    told = make_report(journal(spark, rows), source="memory://", made_at=MADE, error_texts=texts)
+    change = msgspec.structs.replace(
+        told.advice[0], verdict=AdviceVerdict.CHANGE, subject="max_size", text="max_size = 20 would do"
+    )
+    told = msgspec.structs.replace(told, advice=(change, *told.advice[1:]))
+    assert told.patterns[0].error_text == "unknown: no <card>"
+    page = render_page(told)
+    assert page.index("max_size = 20 would do") < page.index("<details>") < page.index("unknown: no &lt;card&gt;")
+    assert page.index("unknown: no &lt;card&gt;") < page.index("<svg")
+
+
+async def test_texts_come_from_the_errors_of_dead_letters() -> None:
+    mq = in_memory()
+
+    @mq.consumer("orders", retry_policy=RetryPolicy(max_attempts=1))
+    async def fail(message: Message) -> None:
+        raise ValueError(f"no card {message.payload}")
+
+    async with mq:
+        await mq.enqueue_many([Message(queue="orders", payload=number) for number in range(3)])
+        await run_until_empty(mq)
+        texts = await error_texts(mq.dead_letters.letters(), most=1)
+    assert len(texts) == 1
+    assert next(iter(texts.values())).endswith("no card 0")
+
+
+def test_a_query_on_an_unknown_table_names_the_views(spark: SparkSession) -> None:
+    with pytest.raises(InvalidSetting, match=r"'orders'.*journal, messages, deliveries"), naming_the_views():
+        spark.sql("SELECT * FROM orders")

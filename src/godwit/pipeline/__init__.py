@@ -23,3 +23,23 @@ are installed there: workers see `godwit` and `pyspark_godwit`, and no module of
 Exactly once is a position in the store, compared and set in one transaction together with everything a batch writes;
 Spark's checkpoint only hints where to continue. No job keeps Spark state or a watermark.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session(
+    name: str = "notebook", *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return a Spark session for a notebook or a script, set up as the pipeline's own: quiet, times in UTC.
+
+    Called again it returns the same session, or one that the process had before. It ends with the process.
+    """
+    from godwit.pipeline.spark.lasting_session import lasting_session
+
+    return lasting_session(name, master=master, settings=settings or {})

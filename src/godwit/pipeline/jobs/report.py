@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from godwit.admin.dead_letters import DeadLetterQueueHandler
 from godwit.config.addresses import without_password
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.journal.vocabulary import Event
@@ -15,6 +16,7 @@ from godwit.core.queues import QueueSpec
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.query.history import history
 from godwit.pipeline.report.advice import GroupLimits
+from godwit.pipeline.report.error_texts import error_texts
 from godwit.pipeline.report.model import Report, make_report
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.errors import translate_errors
@@ -60,10 +62,15 @@ def report_in_session(
         rows = rows.where(rows["at"] >= settings.since)
     if settings.until is not None:
         rows = rows.where(rows["at"] < settings.until)
+    texts = connections.broker(lambda broker: error_texts(DeadLetterQueueHandler(broker, clock=clock).letters()))
     rows = rows.select(*report_tables.COLUMNS).persist()
     try:
         return make_report(
-            rows, source=without_password(settings.broker_url), made_at=from_ms(clock.now_ms()), limits=limits
+            rows,
+            source=without_password(settings.broker_url),
+            made_at=from_ms(clock.now_ms()),
+            limits=limits,
+            error_texts=texts,
         )
     finally:
         rows.unpersist()

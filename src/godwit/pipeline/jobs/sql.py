@@ -5,8 +5,11 @@ For people at a terminal only: Spark's SQL can read files and run code, so no AP
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from godwit.core.errors import InvalidSetting
 from godwit.pipeline.lake.files import Lake
 from godwit.pipeline.query.history import history
 from godwit.pipeline.source.schema import journal_schema
@@ -32,7 +35,22 @@ def ask(
         translate_errors(),
     ):
         create_views(spark, connections, lake)
-        return spark.sql(question).limit(limit).toArrow()
+        with naming_the_views():
+            return spark.sql(question).limit(limit).toArrow()
+
+
+@contextmanager
+def naming_the_views() -> Iterator[None]:
+    """Refuse a table that does not exist with the names of those that do."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as error:
+        if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+            raise
+        table = (error.getMessageParameters() or {}).get("relationName", "?").replace("`", "")
+        raise InvalidSetting("a table of the query", table, f"one of the views {', '.join(VIEWS)}") from error
 
 
 def create_views(spark: SparkSession, connections: Connections, lake: Lake) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from godwit.pipeline.report.advice import AdviceVerdict
+from godwit.pipeline.report.advice import Advice, AdviceVerdict
 from godwit.pipeline.report.model import Report
 from godwit.pipeline.report.svg_plots import PlotLine, line_plot, share_bar
 
@@ -19,7 +19,7 @@ STYLE: Final = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6ebf1; --soft: #9aa7b5; --line: #313c48; --paper: #12171d;
   --card: #1a212a; --blue: #6aa1ff; --green: #4cc38a; --red: #ff7b6e; --amber: #e0a83c; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 76rem; color: var(--ink); background: var(--paper);
+body { margin: 0 auto; padding: 2rem 2.5vw 4rem; max-width: 150rem; color: var(--ink); background: var(--paper);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.4rem 0 .6rem; }
 p, .soft { color: var(--soft); }
@@ -27,11 +27,13 @@ p, .soft { color: var(--soft); }
 .cards div { background: var(--card); border-radius: 8px; padding: .8rem 1rem; }
 .cards b { display: block; font-size: 1.5rem; font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(40rem, 100%), 1fr)); gap: 0 2.5rem; }
+summary { color: var(--soft); cursor: pointer; padding: .5rem 0; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .35rem .5rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } .text { text-align: left; }
 td.wide { white-space: normal; min-width: 20rem; }
-td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 5rem; }
+td:first-child:not(.change, .keep, .unknown) { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
 svg { width: 100%; min-width: 40rem; height: auto; display: block; } svg text { font-size: 11px; fill: var(--soft); }
 .grid { stroke: var(--line); stroke-width: 1; } polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 polyline.blue { stroke: var(--blue); } polyline.green { stroke: var(--green); } polyline.red { stroke: var(--red); }
@@ -57,11 +59,11 @@ def render_page(report: Report) -> str:
         (
             _head(report),
             _cards(report),
+            _advice(report),
+            _patterns(report),
             _times(report),
             _groups(report),
-            _advice(report),
             _attempts(report),
-            _patterns(report),
             _schedules(report),
             _workers(report),
         )
@@ -121,8 +123,9 @@ def _times(report: Report) -> str:
         unit=unit,
     )
     return (
-        f"<h2>Messages per {step}</h2>{through}<h2>Depth of the fullest group</h2>{depth}"
-        f"<h2>How long messages waited and ran</h2>{latency}"
+        f'<div class="plots"><div><h2>Messages per {step}</h2>{through}</div>'
+        f"<div><h2>Depth of the fullest group</h2>{depth}</div>"
+        f"<div><h2>How long messages waited and ran</h2>{latency}</div></div>"
     )
 
 
@@ -149,15 +152,24 @@ def _groups(report: Report) -> str:
 
 
 def _advice(report: Report) -> str:
+    changes = [advice for advice in report.advice if advice.verdict is AdviceVerdict.CHANGE]
+    others = [advice for advice in report.advice if advice.verdict is not AdviceVerdict.CHANGE]
+    first = _advice_table(changes) if changes else '<p class="soft">Nothing to change.</p>'
+    count = f"{len(others)} {'setting' if len(others) == 1 else 'settings'} to keep, or with too little data"
+    rest = f"<details><summary>{count}</summary>{_advice_table(others)}</details>" if others else ""
+    return f"<h2>What to change</h2>{first}{rest}"
+
+
+def _advice_table(rows: Sequence[Advice]) -> str:
     css = {AdviceVerdict.CHANGE: "change", AdviceVerdict.KEEP: "keep", AdviceVerdict.UNKNOWN: "unknown"}
-    rows = "".join(
+    drawn = "".join(
         f'<tr><td class="text {css[advice.verdict]}">{advice.verdict}</td>'
         f'<td class="text">{html.escape(advice.subject)}</td>'
         f'<td class="text">{html.escape(advice.queue)} / {html.escape(advice.group)}</td>'
         f'<td class="text wide">{html.escape(advice.text)}</td></tr>'
-        for advice in report.advice
+        for advice in rows
     )
-    return f'<h2>What follows</h2><div class="scroll"><table>{rows}</table></div>'
+    return f'<div class="scroll"><table>{drawn}</table></div>'
 
 
 def _attempts(report: Report) -> str:
@@ -182,6 +194,7 @@ def _patterns(report: Report) -> str:
     most = max((pattern.failures for pattern in report.patterns), default=1)
     rows = [
         (
+            pattern.error_text or "no dead letter tells it any more",
             pattern.error_fingerprint,
             pattern.error_kind or "",
             ", ".join(pattern.queues),
@@ -192,8 +205,8 @@ def _patterns(report: Report) -> str:
         )
         for pattern in report.patterns
     ]
-    heads = ("failure", "kind", "queues", "times", "given up", "first", "last")
-    return "<h2>Failures that are the same</h2>" + _table(heads, rows, texts=3, markup={3})
+    heads = ("what was raised", "fingerprint", "kind", "queues", "times", "given up", "first", "last")
+    return "<h2>Failures that are the same</h2>" + _table(heads, rows, texts=4, markup={4})
 
 
 def _schedules(report: Report) -> str:

@@ -70,6 +70,8 @@ class ReportedPattern(msgspec.Struct, frozen=True, kw_only=True):
 
     error_fingerprint: str
     error_kind: str | None
+    error_text: str | None = None
+    """What was raised, while a dead letter tells it."""
     failures: int
     given_up: int
     queues: tuple[str, ...]
@@ -143,9 +145,19 @@ T = TypeVar("T")
 
 
 def make_report(
-    rows: DataFrame, *, source: str, made_at: datetime, limits: Mapping[tuple[str, str], GroupLimits] | None = None
+    rows: DataFrame,
+    *,
+    source: str,
+    made_at: datetime,
+    limits: Mapping[tuple[str, str], GroupLimits] | None = None,
+    error_texts: Mapping[str, str] | None = None,
 ) -> Report:
-    """Return the report on journal rows; it reads them several times, so a caller may want to cache them."""
+    """Return the report on journal rows; it reads them several times, so a caller may want to cache them.
+
+    `error_texts` are what was raised, by fingerprint; the journal does not have them.
+    """
+    texts = error_texts or {}
+    patterns = _values(report_tables.patterns(rows, MAX_PATTERNS), ReportedPattern)
     groups = _values(report_tables.groups(rows), GroupFigures)
     step = stretch_seconds(groups)
     attempts = _values(report_tables.attempts(rows), Attempts)
@@ -156,7 +168,9 @@ def make_report(
         stretch_seconds=step,
         groups=groups,
         timeline=_values(report_tables.timeline(rows, step), TimelinePoint),
-        patterns=_values(report_tables.patterns(rows, MAX_PATTERNS), ReportedPattern),
+        patterns=tuple(
+            msgspec.structs.replace(pattern, error_text=texts.get(pattern.error_fingerprint)) for pattern in patterns
+        ),
         attempts=attempts,
         schedules=schedules,
         workers=_values(report_tables.workers(rows), WorkerFigures),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from godwit.brokers.contract import Broker, Journal
 from godwit.brokers.urls import connect
@@ -14,17 +15,21 @@ T = TypeVar("T")
 
 
 class SyncBroker:
-    """A broker opened in this thread and called synchronously. It belongs to the process that opened it."""
+    """A broker opened in this thread and called synchronously. It belongs to the process that opened it.
+
+    In a notebook an event loop is running in this thread already; then another thread runs the broker's.
+    """
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
         self._broker = connect(url)
+        self._thread = ThreadPoolExecutor(1, "godwit broker") if _loop_is_running() else None
 
     def __enter__(self) -> Self:
         try:
-            self._runner.run(self._broker.__aenter__())
+            self._run(self._broker.__aenter__())
         except BaseException:
-            self._runner.close()
+            self._end()
             raise
         return self
 
@@ -32,9 +37,21 @@ class SyncBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._runner.run(self._broker.close())
+            self._run(self._broker.close())
         finally:
+            self._end()
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        if self._thread is None:
+            return self._runner.run(call)
+        return self._thread.submit(self._runner.run, call).result()
+
+    def _end(self) -> None:
+        if self._thread is None:
             self._runner.close()
+            return
+        self._thread.submit(self._runner.close).result()
+        self._thread.shutdown()
 
     @property
     def broker(self) -> Broker:
@@ -51,4 +68,12 @@ class SyncBroker:
         async def carry_out() -> T:
             return await call(self._broker)
 
-        return self._runner.run(carry_out())
+        return self._run(carry_out())
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
