@@ -40,6 +40,6 @@ def session(
 
     Called again it returns the same session, or one that the process had before. It ends with the process.
     """
-    from godwit.pipeline.spark.lasting_session import lasting_session
+    from godwit.pipeline.spark.process_session import process_session
 
-    return lasting_session(name, master=master, settings=settings or {})
+    return process_session(name, master=master, settings=settings or {})

@@ -3,7 +3,7 @@
 Modules:
 
     session           starts and ends Spark, quietly and in a folder of its own
-    lasting_session   a session that lasts as long as its process, for notebooks
+    process_session   a session that lasts as long as its process, for notebooks
     jvm               the JVM: started within a deadline, killed when it does not stop
     run_folder        the folder of one run, removed however the run ends
     cores             the number of processors this process may use

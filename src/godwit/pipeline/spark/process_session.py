@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _opening: Final = threading.Lock()
 
 
-def lasting_session(name: str, *, master: str, settings: Mapping[str, str]) -> SparkSession:
+def process_session(name: str, *, master: str, settings: Mapping[str, str]) -> SparkSession:
     """Return the session of this process; the first call opens it."""
     with _opening:
         found = _active()
