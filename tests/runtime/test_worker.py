@@ -252,7 +252,9 @@ async def test_a_type_nobody_handles_is_a_permanent_dead_letter() -> None:
     async def handler(_: Message) -> None:
         raise AssertionError("never called")
 
-    async with at_work(handler, messages=1, types=frozenset({"order.created"})) as (broker, _):
+    settings = WorkerSettings(heartbeat_interval=timedelta(seconds=0.05))
+    types = frozenset({"order.created"})
+    async with at_work(handler, messages=1, types=types, settings=settings) as (broker, _):
         await eventually(lambda: _has_dead(broker))
         (letter,) = await broker.dead_letters.page(Q)
         assert letter.kind is FailureKind.PERMANENT

@@ -9,6 +9,7 @@ Modules:
     gate               pauses, rate limits and circuit breakers in front of a pull
     quarantine         gives a message its last chance alone
     dispatch           handlers that have not begun, and the few tasks that begin them
+    group_types        which handlers of a group take which types of messages, here and elsewhere
     coroutine_driver   drives a coroutine step by step in a context of its own
     execution          runs a handler over what was delivered, and settles by how it ended
     time_limit         one timer for the time limits of all running handlers

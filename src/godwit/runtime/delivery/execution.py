@@ -44,12 +44,13 @@ class Execution:
         *,
         settle: Callable[[Settlement], None],
         ended: Callable[[asyncio.Task[None]], None],
+        pass_on: Callable[[HeldDelivery, str], bool],
     ) -> None:
         self._consumer = consumer
         self._settle = settle
         self._handler, self._types = consumer.handler, consumer.types
         self._filters, self._checks = consumer.filters, consumer.checks
-        self._ended = ended
+        self._ended, self._pass_on = ended, pass_on
         self._threads = threads
         self._limit = TimeLimit(consumer.time_limit.total_seconds())
         self.stopping = False
@@ -187,7 +188,9 @@ class Execution:
             self._failed(held, Permanent(f"the message cannot be decoded: {error}"), 0)
             return None
         if self._types is not None and message.type not in self._types:
-            self._failed(held, Permanent(f"no handler here knows the type {message.type!r}"), 0)
+            if not self._pass_on(held, message.type):
+                group = held.delivery.group
+                self._failed(held, Permanent(f"no live member of group {group!r} handles the type {message.type!r}"), 0)
             return None
         if self._filters:
             wants = self._filters.get(held.delivery.queue)

@@ -75,6 +75,10 @@ class HeldDelivery(msgspec.Struct, eq=False):
             self._once(Nack(ack_id, judgement.delay, judgement.error, run_ms))
         return judgement
 
+    def postpone(self, delay: timedelta) -> None:
+        """Let it come again later, without an attempt being counted and without a reason to remember."""
+        self._once(Postpone(self.delivery.ack_id, delay))
+
     def hand_back(self) -> None:
         """Hand the message back for another worker; this counts as no attempt."""
         self._once(HandBack(self.delivery.ack_id))

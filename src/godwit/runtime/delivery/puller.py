@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -19,6 +20,7 @@ from godwit.runtime.delivery.dispatch import HandlerQueue
 from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.delivery.execution import Execution
 from godwit.runtime.delivery.gate import GateView
+from godwit.runtime.delivery.group_types import GroupTypes
 from godwit.runtime.delivery.in_flight import HeldDelivery, InFlight, Terms
 from godwit.runtime.delivery.quarantine import Quarantine
 from godwit.runtime.delivery.queue_order import WeightedQueueOrder
@@ -56,15 +58,18 @@ class Puller:
         quarantine: Quarantine,
         grace: timedelta,
         credits_: Credits,
+        group_types: GroupTypes,
     ) -> None:
         self.consumer = consumer
-        self._credits = credits_
+        self._credits, self._group_types = credits_, group_types
+        self._taken_over: deque[HeldDelivery] = deque()
+        """What other consumers of the group pulled for this one, and has not begun."""
         self.running: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
         self._broker = broker
         self._worker = worker
         self._held = held
-        self._execution = Execution(consumer, threads, settle=settle, ended=self._ended)
+        self._execution = Execution(consumer, threads, settle=settle, ended=self._ended, pass_on=group_types.pass_on)
         self._handlers = HandlerQueue(self._execution.begin, self.running, ended=self._freed.set)
         self._terms = Terms(lease=consumer.lease, renewed_for=consumer.time_limit + grace, settle=settle, judge=judge)
         self._delivered = delivered
@@ -108,9 +113,12 @@ class Puller:
             return
         self._listener.clear()
         self._nudged.clear()
-        took, held_back = 0, False
+        took, held_back = self._begin_taken_over(free), False
+        free -= took
         for queue in self._queue_order.order():
             allowed = await self._gate.admit((queue, consumer.group), free) if free else 0
+            if not self._group_types.has_room((queue, consumer.group), self):
+                allowed = 0
             held_back = held_back or (bool(free) and not allowed)
             if allowed:
                 held = await self._pull(queue, allowed)
@@ -125,6 +133,29 @@ class Puller:
             elif consumer.rate is None:  # what is fetched ahead would not wait for a token
                 self._listener.expect(worker=self._worker, limit=consumer.batch or free, lease=consumer.lease)
             await self._wait()
+
+    def take_over(self, delivery: Delivery) -> None:
+        """Handle what another consumer of the group pulled, as soon as a slot is free."""
+        self._taken_over += self._hold([delivery])
+        self._freed.set()
+        self.nudge()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether as much waits for this consumer as it handles at once."""
+        return len(self._taken_over) >= self._credits.now * (self.consumer.batch or 1)
+
+    def _begin_taken_over(self, free: int) -> int:
+        """Begin what was taken over; return the number of slots taken."""
+        taken, size = 0, self.consumer.batch or 1
+        while self._taken_over and taken < free:
+            held = [self._taken_over.popleft() for _ in range(min(size, len(self._taken_over)))]
+            for one in held:
+                one.started = time.monotonic()  # the time limit is for handling, not for waiting
+            taken += self._start(held)
+        if taken:
+            self._group_types.made_room(self)
+        return taken
 
     async def _wait(self) -> None:
         """Wait for something to pull; when nothing comes, one consumer of a place looks for all of this process."""
@@ -267,7 +298,10 @@ class Puller:
             await asyncio.wait(under_way, timeout=max(0.0, until - time.monotonic()))
             if time.monotonic() >= until:
                 break
-        handed_back = self._handlers.hand_back()
+        handed_back = self._handlers.hand_back() + len(self._taken_over)
+        for held in self._taken_over:
+            held.hand_back()
+        self._taken_over.clear()
         left = list(self.running)
         self._execution.stopping = True
         for task in left:

@@ -44,6 +44,8 @@ class ConsumerInstance(msgspec.Struct, frozen=True, kw_only=True):
     detail: str | None = None
     concurrency: int = 0
     breaker: str = ""
+    types: tuple[str, ...] | None = None
+    """The types of messages that it handles; None for all."""
 
     def seen(self, now_ms: int) -> ConsumerInstance:
         """Return it as an onlooker sees it: one whose heartbeat is missing has failed."""
@@ -89,12 +91,14 @@ class Heartbeat:
         clock: Clock,
         concurrency: Mapping[Place, int] | None = None,
         breakers: Mapping[Place, str] | None = None,
+        types: Mapping[Place, tuple[str, ...]] | None = None,
     ) -> None:
         self._shared = shared
         self._worker = worker
         self._tallies = tallies
         self._concurrency = concurrency or {}
         self._breakers = breakers or {}
+        self._types = types or {}
         self._interval_ms = milliseconds(interval)
         self._clock = clock
         self._started_ms = clock.now_ms()
@@ -120,6 +124,7 @@ class Heartbeat:
                 detail=detail,
                 concurrency=self._concurrency.get(place, 0),
                 breaker=self._breakers.get(place, ""),
+                types=self._types.get(place),
             )
             await self._write(place, msgspec.json.encode(instance))
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from godwit.brokers.contract import Broker, Delivery, Settlement, SharedEntry
+from godwit.brokers.contract import Broker, Delivery, Place, Settlement, SharedEntry
 from godwit.core.background import Background
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
@@ -30,6 +30,7 @@ from godwit.core.settings import DEFAULTS
 from godwit.core.shared_keys import MAINTENANCE
 from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.delivery.gate import GateView, SharedGate
+from godwit.runtime.delivery.group_types import GroupTypes
 from godwit.runtime.delivery.in_flight import InFlight
 from godwit.runtime.delivery.puller import Puller
 from godwit.runtime.delivery.quarantine import Quarantine
@@ -114,6 +115,9 @@ class Worker:
         self.counts = WorkerCounts(places, self._gate.breakers, metrics or QueueMetricsCollector())
         self._log = WorkerLog(self.name, consumers, self.counts, held=lambda: len(self._held))
         interval = self._settings.heartbeat_interval
+        self._group_types = GroupTypes(
+            consumers, worker=self.name, members=self._members, interval=interval, clock=clock
+        )
         tallies = self.counts.tallies
         self._status = WorkerStatus(
             Heartbeat(
@@ -122,8 +126,9 @@ class Worker:
                 tallies,
                 interval=interval,
                 clock=clock,
-                concurrency={(queue, one.group): one.concurrency for one in consumers for queue in one.queues},
+                concurrency=_slots(consumers),
                 breakers={place: breaker.name for place, breaker in self._gate.breakers.items()},
+                types=self._group_types.served,
             ),
             consumers,
             worker=self.name,
@@ -177,6 +182,7 @@ class Worker:
             quarantine=self._quarantine,
             grace=self._settings.grace,
             credits_=credits_,
+            group_types=self._group_types,
         )
 
     def _watched(self, consumer: Consumer) -> Watched:
@@ -184,6 +190,7 @@ class Worker:
         credits_ = Credits(consumer, self.name, self._members)
         puller = self._puller(consumer, gate_view, credits_)
         self._pullers.append(puller)
+        self._group_types.add(puller)
         return Watched(
             puller.run,
             name=consumer.name,
@@ -230,6 +237,7 @@ class Worker:
     async def _beat(self) -> None:
         """Say how this worker does, and learn who else is there to share the work with."""
         await self._status.beat()
+        await self._group_types.refresh()
         for puller in self._pullers:
             await puller.balance()
         if self._maintenance.is_ours and self._broker.care_is_shared:  # one worker logs for all of them
@@ -333,3 +341,13 @@ def _policy(delivery: Delivery, consumer: Consumer) -> RetryPolicy:
     except (msgspec.DecodeError, UnicodeDecodeError):
         own = None
     return own or consumer.policy_for(delivery.queue)
+
+
+def _slots(consumers: Sequence[Consumer]) -> dict[Place, int]:
+    """Return how many messages a worker handles at once, by queue and group."""
+    slots: dict[Place, int] = {}
+    for consumer in consumers:
+        for queue in consumer.queues:
+            place = (queue, consumer.group)
+            slots[place] = slots.get(place, 0) + consumer.concurrency
+    return slots
