@@ -11,9 +11,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Place, Settlement
+from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Place
 from godwit.core.errors import BrokerClosed, GodwitError
-from godwit.core.failures.judgement import Judgement
 from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.names import QueueName
 from godwit.runtime.delivery.dispatch import HandlerQueue
@@ -50,13 +49,11 @@ class Puller:
         worker: str,
         held: InFlight,
         threads: Executor,
-        settle: Callable[[Settlement], None],
-        judge: Callable[[BaseException, Delivery], Judgement],
+        terms: Terms,
         delivered: Callable[[Sequence[Delivery]], None],
         gate: GateView,
         empty_polls: EmptyPollCache,
         quarantine: Quarantine,
-        grace: timedelta,
         credits_: Credits,
         group_types: GroupTypes,
     ) -> None:
@@ -69,9 +66,11 @@ class Puller:
         self._broker = broker
         self._worker = worker
         self._held = held
-        self._execution = Execution(consumer, threads, settle=settle, ended=self._ended, pass_on=group_types.pass_on)
+        self._execution = Execution(
+            consumer, threads, settle=terms.settle, ended=self._ended, pass_on=group_types.pass_on
+        )
         self._handlers = HandlerQueue(self._execution.begin, self.running, ended=self._freed.set)
-        self._terms = Terms(lease=consumer.lease, renewed_for=consumer.time_limit + grace, settle=settle, judge=judge)
+        self._terms = terms
         self._delivered = delivered
         self._gate = gate
         self._empty_polls = empty_polls

@@ -78,6 +78,17 @@ class Tally:
         self.run_ms += run_ms
 
 
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker serves one group of one queue: slots, the breaker's name, the types it handles (None for all)."""
+
+    concurrency: int = 0
+    breaker: str = ""
+    types: tuple[str, ...] | None = None
+
+
+_UNSAID: Final = Served()
+
+
 class Heartbeat:
     """Writes a worker's state into the broker's shared values."""
 
@@ -89,16 +100,12 @@ class Heartbeat:
         *,
         interval: timedelta,
         clock: Clock,
-        concurrency: Mapping[Place, int] | None = None,
-        breakers: Mapping[Place, str] | None = None,
-        types: Mapping[Place, tuple[str, ...]] | None = None,
+        served: Mapping[Place, Served] | None = None,
     ) -> None:
         self._shared = shared
         self._worker = worker
         self._tallies = tallies
-        self._concurrency = concurrency or {}
-        self._breakers = breakers or {}
-        self._types = types or {}
+        self._served = served or {}
         self._interval_ms = milliseconds(interval)
         self._clock = clock
         self._started_ms = clock.now_ms()
@@ -109,6 +116,7 @@ class Heartbeat:
         now_ms = self._clock.now_ms()
         for (queue, group), tally in self._tallies.items():
             place = (queue, group)
+            served = self._served.get(place, _UNSAID)
             status, detail = states.get(place, (InstanceStatus.ACTIVE, None))
             instance = ConsumerInstance(
                 id=self._worker,
@@ -122,9 +130,9 @@ class Heartbeat:
                 error_count=tally.errors,
                 average_processing_time_ms=tally.run_ms / tally.processed if tally.processed else 0.0,
                 detail=detail,
-                concurrency=self._concurrency.get(place, 0),
-                breaker=self._breakers.get(place, ""),
-                types=self._types.get(place),
+                concurrency=served.concurrency,
+                breaker=served.breaker,
+                types=served.types,
             )
             await self._write(place, msgspec.json.encode(instance))
 

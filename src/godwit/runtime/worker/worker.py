@@ -31,7 +31,7 @@ from godwit.core.shared_keys import MAINTENANCE
 from godwit.runtime.delivery.empty_polls import EmptyPollCache
 from godwit.runtime.delivery.gate import GateView, SharedGate
 from godwit.runtime.delivery.group_types import GroupTypes
-from godwit.runtime.delivery.in_flight import InFlight
+from godwit.runtime.delivery.in_flight import InFlight, Terms
 from godwit.runtime.delivery.puller import Puller
 from godwit.runtime.delivery.quarantine import Quarantine
 from godwit.runtime.delivery.rate_limiter import limiters_of
@@ -41,7 +41,7 @@ from godwit.runtime.threads import in_daemon_thread
 from godwit.runtime.worker.balance import Credits
 from godwit.runtime.worker.consumer import Consumer
 from godwit.runtime.worker.counts import WorkerCounts
-from godwit.runtime.worker.heartbeat import ConsumerInstance, Heartbeat, instances
+from godwit.runtime.worker.heartbeat import ConsumerInstance, Heartbeat, Served, instances
 from godwit.runtime.worker.maintenance import MAINTAIN_EVERY, Maintenance
 from godwit.runtime.worker.shutdown import Shutdown
 from godwit.runtime.worker.status import WorkerStatus
@@ -126,9 +126,14 @@ class Worker:
                 tallies,
                 interval=interval,
                 clock=clock,
-                concurrency=_slots(consumers),
-                breakers={place: breaker.name for place, breaker in self._gate.breakers.items()},
-                types=self._group_types.served,
+                served={
+                    place: Served(
+                        concurrency=slots,
+                        breaker=self._gate.breakers[place].name,
+                        types=self._group_types.served.get(place),
+                    )
+                    for place, slots in _slots(consumers).items()
+                },
             ),
             consumers,
             worker=self.name,
@@ -174,13 +179,16 @@ class Worker:
             worker=self.name,
             held=self._held,
             threads=self._threads,
-            settle=self._settler.add,
-            judge=decide,
+            terms=Terms(
+                lease=consumer.lease,
+                renewed_for=consumer.time_limit + self._settings.grace,
+                settle=self._settler.add,
+                judge=decide,
+            ),
             delivered=self.counts.delivered,
             gate=gate_view,
             empty_polls=self._empty_polls,
             quarantine=self._quarantine,
-            grace=self._settings.grace,
             credits_=credits_,
             group_types=self._group_types,
         )
