@@ -23,7 +23,7 @@ UNTIL_MEMBERS_ARE_KNOWN: Final = timedelta(seconds=1)
 GRACE_BEATS: Final = 2
 """How many heartbeats a member may take to say that it handles a type."""
 REMEMBERED: Final = 1_000
-"""Of how many types it is remembered since when nobody handles them."""
+"""Of how many types it is remembered since when no live member handles them."""
 
 
 class TakesOver(Protocol):
