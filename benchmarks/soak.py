@@ -145,6 +145,18 @@ def on_redis(console: Console, *, keep: bool) -> int:
     return 1 if any(one.verdict == "BELOW" for one in result.results) else 0
 
 
+def on_large_queues(console: Console, *, keep: bool) -> int:
+    """Make calls on queues with a million messages."""
+    from benchmarks.__main__ import show
+    from benchmarks.soak_large import soak as soak_large
+
+    result = soak_large(console)
+    show(result, console)
+    if keep:
+        save(result)
+    return 1 if any(one.verdict == "BELOW" for one in result.results) else 0
+
+
 def steadily(where: str, minutes: float, rate: int, console: Console, *, keep: bool) -> int:
     """Publish, handle and record at a steady rate."""
     from benchmarks.__main__ import show
@@ -183,11 +195,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rows", type=int, default=10_000_000, help="the large journal of --spark (default: 10000000)")
     parser.add_argument("--steady", choices=("embedded", "servers"), help="a steady rate with recorder instead")
     parser.add_argument("--rate", type=int, default=1_000, help="messages a second of --steady (default: 1000)")
+    parser.add_argument("--large", action="store_true", help="what calls cost with a million messages instead")
     parser.add_argument("--no-save", action="store_true", help="leave docs/benchmarks as it is")
     options = parser.parse_args(arguments)
     console = Console()
     if options.spark:
         return on_spark(options.rows, console, keep=not options.no_save)
+    if options.large:
+        return on_large_queues(console, keep=not options.no_save)
     if options.steady:
         return steadily(options.steady, options.minutes, options.rate, console, keep=not options.no_save)
     if options.broker == "redis":

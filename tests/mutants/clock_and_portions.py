@@ -9,6 +9,11 @@ from tests.mutants.plant import Mutant, conformance
 JUMPS: Final = "tests/faults/test_clock_jumps.py::"
 HALF: Final = JUMPS + "test_after_a_jump_forward_and_back_leases_and_retries_go_on_half_as_fast"
 WAITS: Final = JUMPS + "test_a_pull_that_waits_gets_what_was_postponed_while_the_clock_was_ahead"
+LEDGER: Final = "tests/brokers/rabbitmq/test_ledger.py::"
+LARGE: Final = "tests/brokers/test_large_queues.py::"
+REMOVED: Final = LARGE + "test_however_many_queues_were_removed_maintenance_costs_the_same"
+BURIES: Final = LARGE + "test_a_pull_buries_only_a_portion_of_what_has_expired_and_delivers_none_of_the_rest"
+GOES_ON: Final = LARGE + "test_a_pull_that_waits_goes_on_portion_by_portion_while_the_loop_turns"
 REPEATED: Final = "tests/brokers/test_repeated_ids.py::"
 COSTS: Final = REPEATED + "test_an_id_published_again_and_again_costs_what_as_many_ids_cost"
 
@@ -24,8 +29,8 @@ MUTANTS: Final = (
     Mutant(
         name="memory: outages add up",
         file="brokers/memory/maintain.py",
-        old="            copy.deadline_ms = now_ms + length_ms\n",
-        new="            copy.deadline_ms += length_ms\n",
+        old="            copy.deadline_ms = group.outage_ms + copy.lease_ms\n",
+        new="            copy.deadline_ms += copy.lease_ms\n",
         tests=conformance("memory", (LONG_OUTAGE,)),
     ),
     Mutant(
@@ -139,5 +144,103 @@ MUTANTS: Final = (
                 "sqlite", ("cancel_and_purge.py::test_cancel_finds_every_message_of_an_id_published_twice_in_one_call",)
             ),
         ),
+    ),
+    Mutant(
+        name="memory: a pull makes all that is due ready at once",
+        file="brokers/memory/maintain.py",
+        old="        changes += group.due_delays(now_ms, PORTION)\n",
+        new="        changes += group.due_delays(now_ms, 1 << 40)\n",
+        tests=(LARGE + "test_a_pull_makes_only_a_portion_of_what_is_due_ready[memory]",),
+    ),
+    Mutant(
+        name="memory: a pull buries all that has expired at once",
+        file="brokers/memory/maintain.py",
+        old="    expired = group.expire(now_ms, PORTION)\n",
+        new="    expired = group.expire(now_ms, 1 << 40)\n",
+        tests=(f"{BURIES}[memory]",),
+    ),
+    Mutant(
+        name="memory: what has expired beyond a portion is delivered",
+        file="brokers/memory/engine.py",
+        old="        if group.next_expiry_ms <= now_ms:\n",
+        new="        if False:\n",
+        tests=(f"{BURIES}[memory]",),
+    ),
+    Mutant(
+        name="memory: a pull takes all leases back at once",
+        file="brokers/memory/maintain.py",
+        old="    return due[:PORTION]\n",
+        new="    return due\n",
+        tests=(LARGE + "test_a_pull_takes_only_a_portion_of_the_leases_back_that_ran_out[memory]",),
+    ),
+    Mutant(
+        name="memory: an outage is forgiven to the first portion of the leases only",
+        file="brokers/memory/maintain.py",
+        old="    if rows:\n        rows.sort(key=lambda row: row[1])\n",
+        new="    group.unforgiven.clear()\n    if rows:\n        rows.sort(key=lambda row: row[1])\n",
+        tests=(LARGE + "test_an_outage_moves_every_lease_once_however_many_there_are[memory]",),
+    ),
+    Mutant(
+        name="memory: maintenance walks the journals of all removed queues",
+        file="brokers/memory/engine.py",
+        old="        for _ in self.trim(removed=REMOVED_SHARDS):\n",
+        new="        for _ in self.trim():\n",
+        tests=(f"{REMOVED}[memory]",),
+    ),
+    Mutant(
+        name="a pull that has something at once keeps the event loop to itself",
+        file="brokers/listener.py",
+        old="                await asyncio.sleep(0)  # it may be more than one portion of maintenance\n",
+        new="                pass\n",
+        tests=(GOES_ON,),
+    ),
+    Mutant(
+        name="sqlite: a pull makes all that is due ready at once",
+        file="brokers/sqlite/maintain.py",
+        old="ORDER BY ord, seq LIMIT {PORTION}",
+        new="ORDER BY ord, seq",
+        tests=(LARGE + "test_a_pull_makes_only_a_portion_of_what_is_due_ready[sqlite]",),
+    ),
+    Mutant(
+        name="sqlite: a pull buries all that has expired at once",
+        file="brokers/sqlite/maintain.py",
+        old="    while len(rows) < PORTION and (found",
+        new="    while (found",
+        tests=(f"{BURIES}[sqlite]",),
+    ),
+    Mutant(
+        name="sqlite: what has expired beyond a portion is delivered",
+        file="brokers/sqlite/pull.py",
+        old="    if has_expired(work, group, now_ms):\n",
+        new="    if False:\n",
+        tests=(f"{BURIES}[sqlite]",),
+    ),
+    Mutant(
+        name="sqlite: a pull takes all leases back at once",
+        file="brokers/sqlite/maintain.py",
+        old=" AND due <= ? ORDER BY due LIMIT {BLOCKS}",
+        new=" AND due <= ?",
+        tests=(LARGE + "test_a_pull_takes_only_a_portion_of_the_leases_back_that_ran_out[sqlite]",),
+    ),
+    Mutant(
+        name="sqlite: maintenance ends after the first portion",
+        file="brokers/sqlite/portions.py",
+        old="            if is_due(work, group, min(now_ms, place.until_ms)):\n",
+        new="            if False:\n",
+        tests=(LARGE + "test_a_pull_makes_only_a_portion_of_what_is_due_ready[sqlite]",),
+    ),
+    Mutant(
+        name="sqlite: maintenance walks the journals of all removed queues",
+        file="brokers/sqlite/engine.py",
+        old="journal.Trimmer(removed=journal.REMOVED_SHARDS)",
+        new="journal.Trimmer(removed=None)",
+        tests=(f"{REMOVED}[sqlite]",),
+    ),
+    Mutant(
+        name="rabbitmq: maintenance walks the journals of all removed queues",
+        file="brokers/rabbitmq/ledger/queries.py",
+        old=' ORDER BY random() LIMIT ?", (removed,))\n',
+        new=' LIMIT -1")\n',
+        tests=(LEDGER + "test_maintenance_looks_at_a_few_journals_of_removed_queues_and_a_trim_at_all",),
     ),
 )

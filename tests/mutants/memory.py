@@ -94,8 +94,8 @@ MUTANTS: Final = (
     Mutant(
         name="an expired message is delivered",
         file="brokers/memory/maintain.py",
-        old="    if group.expiring and group.expiring[0][0] <= now_ms:\n",
-        new="    if group.expiring and group.expiring[0][0] < 0:\n",
+        old="    if group.next_expiry_ms <= now_ms:\n",
+        new="    if group.next_expiry_ms < 0:\n",
         tests=seen_by("promise_09_expiry.py::test_a_message_past_its_expiry_is_a_dead_letter_and_not_delivered"),
     ),
     Mutant(

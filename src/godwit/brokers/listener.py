@@ -64,7 +64,10 @@ class LoopListener:
         timer = loop.call_later(seconds, self._time_ran_out)
         try:
             self._listeners.look(self.places)  # sees what came before a pull waited
-            await self._waiter
+            if self._waiter.done():
+                await asyncio.sleep(0)  # it may be more than one portion of maintenance
+            else:
+                await self._waiter
         except asyncio.CancelledError:
             self._waiter = None
             self._listeners.look(self.places)  # it may have been woken for something: let another fetch it

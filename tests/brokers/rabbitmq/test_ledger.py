@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
+from godwit.core.names import QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import G, Q
 
@@ -190,3 +192,23 @@ async def test_a_cancelled_message_is_dropped_when_it_comes(ledger: OpenLedger) 
     assert await ledger.file.step(lambda one: declare.cancel(one, Q, "a"))
     taken = await ledger.take(ledger.inbound(plan))
     assert (taken.leases, len(taken.dropped)) == ([], 1)
+
+
+async def test_maintenance_looks_at_a_few_journals_of_removed_queues_and_a_trim_at_all(ledger: OpenLedger) -> None:
+    def come_and_go(tx: Any) -> None:
+        for number in range(50):
+            declare.declare(tx, QueueSpec(name=QueueName(f"q{number}")), [])
+            declare.remove(tx, QueueName(f"q{number}"), None)
+
+    async def kept() -> int:
+        return sum(bool(ends.bytes) for ends in (await ledger.file.step(queries.shards)).values())
+
+    await ledger.file.step(come_and_go)
+    ledger.clock.advance(timedelta(days=365))
+    held = await kept()
+    assert held >= 50
+    await ledger.file.step(lambda tx: queries.trim(tx, removed=queries.REMOVED_SHARDS))
+    left = await kept()
+    assert held - left in (queries.REMOVED_SHARDS, queries.REMOVED_SHARDS + 1)
+    await ledger.file.step(queries.trim)
+    assert await kept() == 0

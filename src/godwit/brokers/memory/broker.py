@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Self, TypeVar
@@ -202,6 +203,17 @@ class MemoryBroker:
         with self._lock:
             return operation(self.engine)
 
+    async def in_portions(self, operation: Callable[[MemoryEngine], Iterator[int]]) -> int:
+        """Carry out a call that gives the changes of each portion; the event loop turns between two of them."""
+        changes = 0
+        portions = self.do(operation)
+        while (portion := self.do(lambda _: next(portions, None))) is not None:
+            changes += portion
+            if portion:
+                self.notify()
+                await asyncio.sleep(0)
+        return changes
+
     async def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
         """End leases; return the ack ids that were not, or no longer, valid."""
         settlements = checked_settlements(settlements)
@@ -226,8 +238,8 @@ class MemoryBroker:
         return found
 
     async def maintain(self) -> int:
-        """Do what time asks for."""
-        changes = self.do(lambda engine: engine.maintain())
+        """Do what time asks for, in portions between which the event loop turns."""
+        changes = await self.in_portions(lambda engine: engine.maintain())
         self.shared.forget()
         self.notify()
         return changes
@@ -309,7 +321,7 @@ class MemoryJournal:
 
     async def trim(self) -> int:
         """Drop what need not be kept."""
-        return self._broker.do(lambda engine: engine.trim())
+        return await self._broker.in_portions(lambda engine: engine.trim())
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -110,12 +110,14 @@ def discard(
     return len(rows)
 
 
-def feed(source: MemoryQueue, target: MemoryQueue, now_ms: int) -> int:
-    """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room."""
-    moved = 0
-    for group in source.groups.values():
+def feed(source: MemoryQueue, target: MemoryQueue, now_ms: int) -> Iterator[int]:
+    """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room.
+
+    Gives the number of each chunk.
+    """
+    for group in list(source.groups.values()):
         size = PUBLISH_CHUNK
-        while group.letters and size:
+        while group.letters and size and group.is_in(source.groups):
             letters = list(islice(group.letters.values(), size))
             envelopes = [
                 msgspec.structs.replace(
@@ -128,5 +130,4 @@ def feed(source: MemoryQueue, target: MemoryQueue, now_ms: int) -> int:
             except QueueFull:
                 size = len(letters) // 2
                 continue
-            moved += discard(source, group, letters, target=target.spec.name)
-    return moved
+            yield discard(source, group, letters, target=target.spec.name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -22,7 +24,7 @@ from godwit.brokers.memory import dead_letters
 from godwit.brokers.memory.group import BLOCKED, GONE, LEASED, NEVER, MemoryCopy, MemoryGroup
 from godwit.brokers.memory.journal import MemoryShard
 from godwit.brokers.memory.leases import Transition, extend, lease, token_maker
-from godwit.brokers.memory.maintain import maintain_group
+from godwit.brokers.memory.maintain import PORTION, is_due, maintain_group
 from godwit.brokers.memory.pull import deliverable, take, take_within
 from godwit.brokers.memory.queue import MemoryQueue
 from godwit.brokers.memory.settle import settle
@@ -43,6 +45,9 @@ from godwit.core.queues import (
     changed_setting,
 )
 
+REMOVED_SHARDS: Final = 20
+"""Journals of removed queues that are looked at each time: however many were removed, maintenance costs the same."""
+
 
 class MemoryEngine:
     """Queues, groups and their journal in this process; nothing survives it."""
@@ -54,6 +59,8 @@ class MemoryEngine:
         self._tokens = token_maker()
         self._shared_version = 0
         self.shards: dict[str, MemoryShard] = {}
+        self._removed: OrderedDict[QueueName, MemoryShard] = OrderedDict()
+        """Journals of removed queues that still hold something."""
         self.shared: dict[str, tuple[SharedEntry, int | None]] = {}
 
     def next_shared_version(self) -> int:
@@ -124,6 +131,7 @@ class MemoryEngine:
         row = removal_row(copy.seq for copy in copies)
         if group is None:
             del self._queues[name]
+            self._removed[name] = queue.shard
             queue.shard.append(Event.QUEUE_REMOVED, name, None, None, 0, [row], actor=actor)
         else:
             del queue.groups[group]
@@ -190,6 +198,8 @@ class MemoryEngine:
         group = self._group(queue, group_name)
         now_ms = self._tick(queue)
         maintain_group(group, queue.shard, self._held, now_ms)
+        if group.next_expiry_ms <= now_ms:
+            return []  # more has expired than one call may bury: nothing goes before it
         flow = group.spec.flow_control
         if flow.max_messages is not None:
             limit = min(limit, flow.max_messages - group.leased)
@@ -239,28 +249,49 @@ class MemoryEngine:
 
     # Time and bookkeeping
 
-    def maintain(self) -> int:
-        """Look after every group, feed dead letter queues, forget and trim."""
+    def maintain(self) -> Iterator[int]:
+        """Look after every group, feed dead letter queues, forget and trim: in portions; give the changes of each.
+
+        What becomes due in between is for the next time. Queues may come and go between two portions.
+        """
         changes = 0
-        for queue in self._queues.values():
-            now_ms = self._tick(queue)
-            for group in queue.groups.values():
-                changes += maintain_group(group, queue.shard, self._held, now_ms)
-        for queue in self._queues.values():
-            target = self._queues.get(queue.spec.dead_letter_queue) if queue.spec.dead_letter_queue else None
-            if target is not None and target.groups:
-                self._tick(queue)
-                changes += dead_letters.feed(queue, target, self._tick(target))
-        for queue in self._queues.values():
+        for portion in self._portions(self._clock.now_ms()):
+            changes += portion
+            if changes >= PORTION:
+                yield changes
+                changes = 0
+        for queue in self.queues:
             queue.forget(queue.shard.at_ms)
-        self.trim()
-        return changes
+        for _ in self.trim(removed=REMOVED_SHARDS):
+            yield changes
+            changes = 0
+        yield changes
+
+    def _portions(self, until_ms: int) -> Iterator[int]:
+        for queue in self.queues:
+            for group in list(queue.groups.values()):
+                is_due_still = True
+                while is_due_still and self._queues.get(queue.spec.name) is queue and group.is_in(queue.groups):
+                    yield maintain_group(group, queue.shard, self._held, self._tick(queue))
+                    is_due_still = is_due(group, min(until_ms, queue.shard.at_ms))
+        for queue in self.queues:
+            target = self._queues.get(queue.spec.dead_letter_queue) if queue.spec.dead_letter_queue else None
+            if target is None or not target.groups or self._queues.get(queue.spec.name) is not queue:
+                continue
+            self._tick(queue)
+            for moved in dead_letters.feed(queue, target, self._tick(target)):
+                yield moved
+                if queue not in self.queues or target not in self.queues:
+                    break
 
     def maintain_group(self, name: QueueName, group_name: GroupName) -> list[AckId]:
-        """Do what time asks for in one group, as `pull` does; return the ack ids whose leases were taken back."""
+        """Do all that time asks for in one group; return the ack ids whose leases were taken back."""
         queue = self._queue(name)
+        group, now_ms = self._group(queue, group_name), self._tick(queue)
         lapsed: list[AckId] = []
-        maintain_group(self._group(queue, group_name), queue.shard, self._held, self._tick(queue), lapsed)
+        maintain_group(group, queue.shard, self._held, now_ms, lapsed)
+        while is_due(group, now_ms):
+            maintain_group(group, queue.shard, self._held, now_ms, lapsed)
         return lapsed
 
     def next_due_ms(self, name: QueueName, group_name: GroupName) -> int | None:
@@ -297,15 +328,21 @@ class MemoryEngine:
         queue = self._queue(name)
         return group_stats(queue.spec, self._group(queue, group_name))
 
-    def trim(self) -> int:
-        """Drop what the journals need not keep; a removed queue's journal is kept by the default rules."""
+    def trim(self, *, removed: int | None = None) -> Iterator[int]:
+        """Drop what the journals need not keep, in portions; give the rows of each.
+
+        A removed queue's journal is kept by the default rules; with `removed`, so many of them are looked at in turn.
+        """
         now_ms = self._clock.now_ms()
-        dropped = 0
-        for shard in self.shards.values():
-            queue = next((queue for queue in self._queues.values() if queue.shard is shard), None)
-            spec = queue.spec if queue is not None else QueueSpec(name=QueueName(shard.name.partition("#")[0]))
-            dropped += shard.trim(spec, max(now_ms, shard.at_ms))
-        return dropped
+        shards = [(queue.shard, queue.spec) for queue in self._queues.values()]
+        for _ in range(len(self._removed) if removed is None else min(removed, len(self._removed))):
+            name, shard = self._removed.popitem(last=False)
+            if shard.chunks and name not in self._queues:
+                self._removed[name] = shard
+                shards.append((shard, QueueSpec(name=name)))
+        for shard, spec in shards:
+            while dropped := shard.trim(spec, max(now_ms, shard.at_ms)):
+                yield dropped
 
     def snapshot(self, name: QueueName) -> Snapshot:
         """List a queue's copies as of the newest row of its journal."""

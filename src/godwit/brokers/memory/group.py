@@ -7,13 +7,14 @@ Places: a lane or `again` (READY), the delay heap (DELAYED), behind the head of 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 from godwit.core.failures.failure import FailureKind, ProcessingError
 from godwit.core.journal.shards import shard_name
 from godwit.core.messages.envelope import Envelope
-from godwit.core.names import AckId, QueueName
+from godwit.core.names import AckId, GroupName, QueueName
 from godwit.core.queues import GroupSpec, Lane
 
 READY: Final = 0
@@ -26,6 +27,8 @@ GONE: Final = 5
 NEVER: Final = 1 << 62
 _MARKED_BEFORE_SWEEP: Final = 1_000
 _ENDED_BEFORE_SWEEP: Final = 64
+STALE_PER_COPY: Final = 10
+"""Entries of copies that ended, which are passed over, for each copy that may be buried in a portion."""
 
 
 class MemoryCopy:
@@ -96,12 +99,19 @@ class MemoryGroup:
         self.dropped = self.letter_seq = self.pulls = 0
         self.marked = 0
         self.looked_after_ms = now_ms
+        self.outage_ms = 0
+        self.unforgiven: deque[MemoryCopy] = deque()
+        """Leases that the outage noticed at `outage_ms` has not been looked at for."""
         self.ordered_lane = Lane.MEDIUM if lanes > 1 else 0
 
     @property
     def depth(self) -> int:
         """Copies that still wait for their end."""
         return self.ready + self.blocked + self.delayed_count + self.leased
+
+    def is_in(self, groups: Mapping[GroupName, MemoryGroup]) -> bool:
+        """Say whether a queue still has this group, and no other of its name."""
+        return groups.get(self.name) is self
 
     def admit(self, copy: MemoryCopy, now_ms: int) -> None:
         """Take in a new copy, at the place its time and key ask for."""
@@ -189,8 +199,11 @@ class MemoryGroup:
             self._unlink(copy)
         if self.keys and not was_blocked:
             self._release(copy, now_ms)
-        if self.marked > _MARKED_BEFORE_SWEEP and self.marked > self.ready + self.delayed_count:
-            self._sweep()
+        if self.marked > _MARKED_BEFORE_SWEEP:
+            if not self.marked % _MARKED_BEFORE_SWEEP:
+                self._drop_fronts()
+            if self.marked > self.ready + self.delayed_count:
+                self._sweep()
         if self.expiring:
             self._forget_expiries()
 
@@ -240,11 +253,11 @@ class MemoryGroup:
             self.by_id[copy.envelope.id] = older
         copy.newer = copy.twin = None
 
-    def due_delays(self, now_ms: int) -> int:
-        """Make ready what is due; return how many."""
+    def due_delays(self, now_ms: int, most: int) -> int:
+        """Make ready what is due, `most` of it; return how many."""
         delayed = self.delayed
         due = 0
-        while delayed and delayed[0][0] <= now_ms:
+        while due < most and delayed and delayed[0][0] <= now_ms:
             _, _, copy = heappop(delayed)
             if copy.place != DELAYED:
                 self.marked -= 1
@@ -254,22 +267,37 @@ class MemoryGroup:
             self.wait(copy, now_ms)
         return due
 
-    def expire(self, now_ms: int) -> list[MemoryCopy]:
-        """Bury what waits past its expiry; return it."""
+    def expire(self, now_ms: int, most: int) -> list[MemoryCopy]:
+        """Bury what waits past its expiry, `most` of it; return it."""
         expiring = self.expiring
-        found = []
-        while expiring and expiring[0][0] <= now_ms:
+        found: list[MemoryCopy] = []
+        for _ in range(most * STALE_PER_COPY):
+            if len(found) == most or not expiring or expiring[0][0] > now_ms:
+                break
             _, _, copy = heappop(expiring)
             if copy.place <= BLOCKED:
                 self.withdraw(copy)
                 self.bury(copy, FailureKind.EXPIRED, now_ms)
                 found.append(copy)
+                expiring = self.expiring  # it may be made anew
         return found
+
+    @property
+    def next_expiry_ms(self) -> int:
+        """When the next copy expires, or one that ended before would have."""
+        return self.expiring[0][0] if self.expiring else NEVER
+
+    def _drop_fronts(self) -> None:
+        """Drop marked copies at the fronts of lanes: what expires is mostly there, and a sweep looks at all."""
+        for lane in self.lanes:
+            while lane and lane[0].place != READY:
+                lane.popleft()
+                self.marked -= 1
 
     def _sweep(self) -> None:
         """Drop marked copies from lanes and heaps, so that cancelled ones do not pile up."""
         for index, lane in enumerate(self.lanes):
-            self.lanes[index] = deque(copy for copy in lane if copy.place == READY)
+            self.lanes[index] = deque([copy for copy in lane if copy.place == READY])  # twice as fast as a generator
             self.again[index] = [entry for entry in self.again[index] if entry[1].place == READY]
             heapify(self.again[index])
         self.delayed = [entry for entry in self.delayed if entry[2].place == DELAYED]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from godwit.brokers.contract import ShardEnds
 from godwit.core.errors import JournalLost
@@ -14,6 +14,8 @@ from godwit.core.journal.queue_time import ClockLag, advanced
 from godwit.core.journal.shards import Position
 from godwit.core.journal.vocabulary import Event, Row
 from godwit.core.queues import QueueSpec
+
+TRIMMED_TOGETHER: Final = 5_000
 
 
 class StoredChunk(NamedTuple):
@@ -101,11 +103,16 @@ class MemoryShard:
         return after.seq
 
     def trim(self, spec: QueueSpec, now_ms: int) -> int:
-        """Drop chunks that are too old and read by all, or more than the size limit allows; return rows dropped."""
+        """Drop chunks that are too old and read by all, or more than the size limit allows; return rows dropped.
+
+        At most `TRIMMED_TOGETHER` chunks: call it until it drops nothing.
+        """
         keep_from_ms = now_ms - spec.journal_keep.total_seconds() * 1000
         read_by_all = min((position.seq for position in self.positions.values()), default=self.seq)
         dropped = 0
-        while self.start < len(self.chunks):
+        for _ in range(TRIMMED_TOGETHER):
+            if self.start == len(self.chunks):
+                break
             oldest = self.chunks[self.start]
             too_big = self.size > spec.journal_max_bytes
             if not too_big and (oldest.at_ms >= keep_from_ms or oldest.last_seq > read_by_all):

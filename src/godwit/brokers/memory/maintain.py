@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from godwit.brokers.memory.group import NEVER, MemoryCopy, MemoryGroup
+from itertools import islice
+from typing import Final
+
+from godwit.brokers.memory.group import LEASED, NEVER, MemoryCopy, MemoryGroup
 from godwit.brokers.memory.journal import MemoryShard
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.rows import JournalRow, ended_row, renewed_row, returned_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId
+
+PORTION: Final = 500
+"""Changes of each kind in one call: what an event loop is held for by it."""
 
 
 def maintain_group(
@@ -18,35 +24,46 @@ def maintain_group(
     now_ms: int,
     lapsed: list[AckId] | None = None,
 ) -> int:
-    """Take back due leases, expire, release due delays, in this order; return the number of changes.
+    """Take back due leases, expire, release due delays, in this order, a portion of each; return how many changed.
 
     The ack ids of leases taken back are added to `lapsed`.
     """
     changes = 0
     if group.leased:
-        gap_ms = now_ms - group.looked_after_ms
-        if group.spec.forgive_outages and gap_ms > min(group.leases):
-            changes += _forgive(group, shard, gap_ms, now_ms)
-        if now_ms >= group.due_hint_ms:
+        changes += _forgive(group, shard, now_ms)
+        if not group.unforgiven and now_ms >= group.due_hint_ms:
             changes += _take_back(group, shard, held, now_ms, [] if lapsed is None else lapsed)
+    else:
+        group.unforgiven.clear()
     group.looked_after_ms = now_ms
-    if group.expiring and group.expiring[0][0] <= now_ms:
+    if group.next_expiry_ms <= now_ms:
         changes += _expire(group, shard, now_ms)
     if group.delayed and group.delayed[0][0] <= now_ms:
-        changes += group.due_delays(now_ms)
+        changes += group.due_delays(now_ms, PORTION)
     return changes
 
 
-def _forgive(group: MemoryGroup, shard: MemoryShard, gap_ms: int, now_ms: int) -> int:
-    """No worker could renew a lease in the gap, so those shorter than it end one length from now."""
+def is_due(group: MemoryGroup, now_ms: int) -> bool:
+    """Say whether a further portion is left to do."""
+    if group.leased and (group.unforgiven or group.due_hint_ms <= now_ms):
+        return True
+    return group.next_expiry_ms <= now_ms or bool(group.delayed and group.delayed[0][0] <= now_ms)
+
+
+def _forgive(group: MemoryGroup, shard: MemoryShard, now_ms: int) -> int:
+    """No worker could renew a lease in an outage, so those shorter than it end one length from then."""
+    gap_ms = now_ms - group.looked_after_ms
+    if group.spec.forgive_outages and gap_ms > min(group.leases):
+        group.outage_ms = now_ms
+        group.unforgiven.clear()
+        for length_ms, copies in group.leases.items():
+            if length_ms < gap_ms:
+                group.unforgiven.extend(copies)
     rows: list[JournalRow] = []
-    for length_ms, copies in group.leases.items():
-        if length_ms >= gap_ms:
-            continue
-        for copy in copies:
-            if copy.deadline_ms >= now_ms + length_ms:
-                continue
-            copy.deadline_ms = now_ms + length_ms
+    for _ in range(min(PORTION, len(group.unforgiven))):
+        copy = group.unforgiven.popleft()
+        if copy.place == LEASED and copy.deadline_ms < group.outage_ms + copy.lease_ms:
+            copy.deadline_ms = group.outage_ms + copy.lease_ms
             rows.append(renewed_row(copy.envelope.id, copy.seq, copy.token, copy.deadline_ms))
     if rows:
         rows.sort(key=lambda row: row[1])
@@ -54,20 +71,26 @@ def _forgive(group: MemoryGroup, shard: MemoryShard, gap_ms: int, now_ms: int) -
     return len(rows)
 
 
-def _take_back(
-    group: MemoryGroup, shard: MemoryShard, held: dict[AckId, MemoryCopy], now_ms: int, lapsed: list[AckId]
-) -> int:
+def _take_due(group: MemoryGroup, now_ms: int) -> list[MemoryCopy]:
+    """Return leases past their deadline, oldest first, and note when the next one is due."""
     due: list[MemoryCopy] = []
     hint_ms = NEVER
     group.sort_leases()
     for copies in group.leases.values():
-        for copy in copies:
+        for copy in islice(copies, PORTION + 1):
             if copy.deadline_ms > now_ms:
                 hint_ms = min(hint_ms, copy.deadline_ms)
                 break
             due.append(copy)
-    group.due_hint_ms = hint_ms
     due.sort(key=lambda copy: (copy.deadline_ms, copy.seq))
+    group.due_hint_ms = hint_ms if len(due) <= PORTION else now_ms
+    return due[:PORTION]
+
+
+def _take_back(
+    group: MemoryGroup, shard: MemoryShard, held: dict[AckId, MemoryCopy], now_ms: int, lapsed: list[AckId]
+) -> int:
+    due = _take_due(group, now_ms)
     returned: dict[str, list[JournalRow]] = {}
     dead: dict[str, list[JournalRow]] = {}
     spec = group.spec
@@ -93,7 +116,7 @@ def _take_back(
 
 
 def _expire(group: MemoryGroup, shard: MemoryShard, now_ms: int) -> int:
-    expired = group.expire(now_ms)
+    expired = group.expire(now_ms, PORTION)
     if expired:
         rows = [waiting_row(copy, FailureKind.EXPIRED) for copy in expired]
         shard.append(Event.MESSAGE_EXPIRED, group.queue, group.name, None, group.depth, rows)

@@ -387,4 +387,4 @@ def _note_extension(tx: LedgerTransaction, extended: list[tuple[Any, int]], refu
 
 def _tidy(tx: LedgerTransaction) -> None:
     queries.sweep(tx)
-    queries.trim(tx)
+    queries.trim(tx, removed=queries.REMOVED_SHARDS)

@@ -7,18 +7,22 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from godwit.brokers.arguments import check_actor, check_hold, check_pull, checked_settlements, lease_ms, no_replicas
 from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueStats, Receipt, Settlement
 from godwit.brokers.listener import LoopListener
+from godwit.brokers.sqlite.engine import SqliteEngine
 from godwit.brokers.sqlite.layout.file import open_reader, owner_of, translated
 from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.listen.listeners import SqliteListeners
 from godwit.brokers.sqlite.listen.wake import WakeSocket
+from godwit.brokers.sqlite.portions import Maintained, Stage
 from godwit.brokers.sqlite.side_ports import SqliteBrokerJournal, SqliteDeadLetters, SqliteShared
 from godwit.brokers.sqlite.stats import stats
 from godwit.core.clock import SYSTEM_CLOCK, Clock
@@ -36,6 +40,8 @@ T = TypeVar("T")
 BUSY: Final = 50
 BRIEF: Final = 200
 """Messages up to which a pull or a settlement is short enough to be carried out on the event loop's own thread."""
+MAINTAIN_SECONDS: Final = 10.0
+"""How long a call may look after groups and dead letters, so that what is past its time is forgotten in any case."""
 
 
 class SqliteBroker:
@@ -252,7 +258,7 @@ class SqliteBroker:
         wait = check_pull(limit, wait, max_bytes, worker)
         length_ms = lease_ms(lease)
 
-        def step(engine: Any) -> Any:
+        def step(engine: SqliteEngine, *, briefly: bool = False) -> list[Delivery] | None:
             return engine.pull(
                 queue,
                 group,
@@ -260,12 +266,16 @@ class SqliteBroker:
                 limit=limit,
                 lease_ms=length_ms,
                 max_bytes=max_bytes,
+                briefly=briefly,
                 app_version=self.app_version,
             )
 
         writer = await self._opened()
-        carry_out = writer.brief if limit <= BRIEF else writer.submit
-        found: list[Delivery] = await carry_out("pull", step, lost=self._hand_back)
+        found: list[Delivery] | None = None
+        if limit <= BRIEF:
+            found = await writer.brief("pull", partial(step, briefly=True), lost=self._hand_back)
+        if found is None:
+            found = await writer.submit("pull", step, lost=self._hand_back)
         if not found and wait:
             found = await self._pull_later(writer, step, (queue, group), wait)
         if found:
@@ -297,7 +307,7 @@ class SqliteBroker:
             raise self._unwritable(error) from error
         return self._listeners.listen(places)
 
-    def _hand_back(self, deliveries: list[Delivery]) -> None:
+    def _hand_back(self, deliveries: list[Delivery] | None) -> None:
         if deliveries and self._writer is not None:
             words = [HandBack(delivery.ack_id) for delivery in deliveries]
             self._writer.submit("hand_back", lambda engine: engine.settle(words))
@@ -331,8 +341,18 @@ class SqliteBroker:
         return bool(await self.write("cancel", lambda engine: engine.cancel(queue, message_id, actor=actor)))
 
     async def maintain(self) -> int:
-        """Do what time asks for."""
-        return int(await self.write("maintain", lambda engine: engine.maintain()))
+        """Do what time asks for, in portions; what is not done in time is left to the next call."""
+        place = Maintained(until_ms=self._clock.now_ms())
+        began = asyncio.get_running_loop().time()
+        while place.stage is not Stage.DONE:
+            step = partial(SqliteEngine.maintain, place=place)
+            place = await self.write("maintain", step)
+            spent = asyncio.get_running_loop().time() - began
+            if spent > MAINTAIN_SECONDS and place.stage in (Stage.GROUPS, Stage.DEAD_LETTERS):
+                place = replace(place, stage=Stage.PAST, done=(0, 0))
+            elif spent > 2 * MAINTAIN_SECONDS:
+                break
+        return place.changes
 
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""

@@ -198,7 +198,10 @@ def _discard(work: SqliteStep, group: GroupRow, letters: list[LetterRow], target
 
 
 def feed(work: SqliteStep, source: QueueRow) -> int:
-    """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room."""
+    """Move dead letters of a queue into its declared dead letter queue, in order, as far as there is room.
+
+    At most a chunk of each group: call it until it moves nothing.
+    """
     name = source.spec.dead_letter_queue
     target = work.find_queue(name) if name is not None else None
     if target is None or not work.groups(target):
@@ -225,4 +228,5 @@ def feed(work: SqliteStep, source: QueueRow) -> int:
                 size = len(letters) // 2
                 continue
             moved += _discard(work, group, letters, target.name)
+            break
     return moved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -13,7 +14,7 @@ from godwit.brokers.sqlite import dead_letters, declare, journal, publish, pull,
 from godwit.brokers.sqlite.layout import ids
 from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.brokers.sqlite.layout.step import KnownQueues, SqliteStep
-from godwit.brokers.sqlite.maintain import maintain_group
+from godwit.brokers.sqlite.portions import Maintained, Stage, feed, look_after
 from godwit.core.clock import Clock
 from godwit.core.errors import GodwitError
 from godwit.core.journal.shards import Position
@@ -41,6 +42,7 @@ class SqliteEngine:
         self._version = -1
         """The file's version when `_known` was right; it changes when another connection has written."""
         self._sweep = ids.Sweep()
+        self._trimmer = journal.Trimmer(removed=journal.REMOVED_SHARDS)
 
     def run(self, step: Callable[[SqliteEngine], T]) -> T:
         """Carry out a step given to the writer."""
@@ -127,10 +129,19 @@ class SqliteEngine:
         lease_ms: int,
         max_bytes: int | None = None,
         app_version: str | None = None,
-    ) -> list[Delivery]:
-        """Look after the group, then lease up to `limit` messages."""
+        briefly: bool = False,
+    ) -> list[Delivery] | None:
+        """Look after the group, then lease up to `limit` messages; None when it has to be brief and would not be."""
         return self._often(
-            app_version, pull.pull, name, group, worker=worker, limit=limit, lease_ms=lease_ms, max_bytes=max_bytes
+            app_version,
+            pull.pull,
+            name,
+            group,
+            worker=worker,
+            limit=limit,
+            lease_ms=lease_ms,
+            max_bytes=max_bytes,
+            briefly=briefly,
         )
 
     def settle(self, settlements: Sequence[Settlement]) -> list[AckId]:
@@ -153,18 +164,22 @@ class SqliteEngine:
         """Delete dead letters; return those that do not exist."""
         return self._asked(actor, dead_letters.discard, letter_ids)
 
-    def maintain(self) -> int:
-        """Look after every group, feed dead letter queues, forget and trim; return the number of changes."""
-        changes = self._step(_look_after_all) + self._step(_feed_all)
-        now_ms = self._clock.now_ms()
-        self._step(self._sweep.step, now_ms)
-        shared.forget(self.connection, now_ms)
-        self._step(journal.trim)
-        return changes
+    def maintain(self, place: Maintained) -> Maintained:
+        """Do a portion of what time asks for, from a place on; return how far it came."""
+        if place.stage is Stage.GROUPS:
+            return self._step(look_after, place)
+        if place.stage is Stage.DEAD_LETTERS:
+            return self._step(feed, place)
+        if place.done == (0, 0):
+            now_ms = self._clock.now_ms()
+            self._step(self._sweep.step, now_ms)
+            shared.forget(self.connection, now_ms)
+        dropped = self._step(self._trimmer.step)
+        return replace(place, done=(1, 0)) if dropped else replace(place, stage=Stage.DONE)
 
     def trim(self) -> int:
-        """Drop what the journals need not keep; return the number of rows."""
-        return self._step(journal.trim)
+        """Drop a portion of what the journals need not keep; return the number of rows."""
+        return self._step(journal.Trimmer(removed=None).step)
 
     def commit_reader(self, reader: str, shard: str, position: Position) -> None:
         """Register how far a reader of the journal has got."""
@@ -187,13 +202,3 @@ class SqliteEngine:
     def clear_shared(self, first: str, until: str) -> None:
         """Remove the shared values from the key `first` on, up to `until` without it."""
         shared.clear(self.connection, first, until)
-
-
-def _look_after_all(work: SqliteStep) -> int:
-    return sum(
-        maintain_group(work, group, work.now(queue)) for queue in work.queues() for group in work.groups(queue).values()
-    )
-
-
-def _feed_all(work: SqliteStep) -> int:
-    return sum(dead_letters.feed(work, queue) for queue in work.queues())

@@ -20,6 +20,12 @@ SELECT_SHARD: Final = "SELECT id, epoch, first_seq, seq, bytes, dropped FROM bro
 SELECT_CHUNKS: Final = (
     "SELECT last_seq, n, at, recipe, chunk FROM broker_journal WHERE place > ? AND place <= ? ORDER BY place"
 )
+SELECT_REMOVED: Final = (
+    "SELECT id, name, at FROM broker_shards WHERE id > ? AND bytes > 0 "
+    "AND id NOT IN (SELECT shard_id FROM broker_queues) ORDER BY id LIMIT ?"
+)
+REMOVED_SHARDS: Final = 20
+TRIMMED_TOGETHER: Final = 500
 
 
 def shards(connection: sqlite3.Connection) -> Mapping[str, ShardEnds]:
@@ -54,20 +60,35 @@ def read(connection: sqlite3.Connection, runs: Runs, shard: str, after: Position
     return found
 
 
-def trim(work: SqliteStep) -> int:
-    """Drop what the journals need not keep; a removed queue's journal is kept by the default rules."""
-    dropped = 0
-    rows = work.execute(
-        "SELECT s.id, s.name, s.at, q.spec FROM broker_shards s LEFT JOIN broker_queues q ON q.shard_id = s.id"
-    ).fetchall()
-    for shard_id, shard, at, spec in rows:
-        settings = queue_spec(spec) if spec is not None else QueueSpec(name=QueueName(shard.partition("#")[0]))
-        dropped += _trim(work, shard_id, settings, max(at, work.clock.now_ms()))
-    return dropped
+class Trimmer:
+    """Drops what the journals need not keep, a portion each time.
+
+    A removed queue's journal is kept by the default rules. With `removed`, so many of them are looked at each time, in
+    turn: however many queues were removed, it costs the same.
+    """
+
+    def __init__(self, *, removed: int | None) -> None:
+        self._removed = removed
+        self._shard_id = 0
+
+    def step(self, work: SqliteStep) -> int:
+        """Drop a portion; return the number of rows."""
+        live = work.execute("SELECT s.id, s.at, q.spec FROM broker_queues q JOIN broker_shards s ON s.id = q.shard_id")
+        shards = [(shard_id, at, queue_spec(spec)) for shard_id, at, spec in live.fetchall()]
+        limit = -1 if self._removed is None else self._removed
+        gone = work.execute(SELECT_REMOVED, (self._shard_id, limit)).fetchall()
+        self._shard_id = gone[-1][0] if len(gone) == limit else 0
+        for shard_id, name, at in gone:
+            shards.append((shard_id, at, QueueSpec(name=QueueName(name.partition("#")[0]))))
+        clock_ms = work.clock.now_ms()
+        return sum(_trim(work, shard_id, spec, max(at, clock_ms)) for shard_id, at, spec in shards)
 
 
 def _trim(work: SqliteStep, shard_id: int, spec: QueueSpec, now_ms: int) -> int:
-    """Drop chunks that are too old and read by all, or more than the size limit allows; return rows dropped."""
+    """Drop chunks that are too old and read by all, or more than the size limit allows; return rows dropped.
+
+    At most `TRIMMED_TOGETHER` chunks: call it until it drops nothing.
+    """
     keep_from_ms = now_ms - spec.journal_keep.total_seconds() * 1000
     size, seq = work.execute("SELECT bytes, seq FROM broker_shards WHERE id = ?", (shard_id,)).fetchone()
     (read_by_all,) = work.execute("SELECT min(seq) FROM broker_readers WHERE shard_id = ?", (shard_id,)).fetchone()
@@ -75,8 +96,8 @@ def _trim(work: SqliteStep, shard_id: int, spec: QueueSpec, now_ms: int) -> int:
     rows = unread = first_seq = 0
     chunks = work.execute(
         "SELECT place, last_seq, n, at, bytes, recipe, CASE WHEN recipe THEN chunk END FROM broker_journal "
-        "WHERE place > ? AND place <= ? ORDER BY place",
-        (shard_id << SHARD_BITS, (shard_id + 1 << SHARD_BITS) - 1),
+        "WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
+        (shard_id << SHARD_BITS, (shard_id + 1 << SHARD_BITS) - 1, TRIMMED_TOGETHER),
     )
     gone: list[tuple[int]] = []
     released: list[tuple[int, int]] = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from godwit.brokers.sqlite.layout import copies as places
 from godwit.brokers.sqlite.layout.copies import BLOCKED, DELAYED, SELECT_WAITING, CopyRow
-from godwit.brokers.sqlite.layout.leases import Block, LeaseRow, blocks_of, unlease
+from godwit.brokers.sqlite.layout.leases import BLOCK_LEASES, Block, LeaseRow, blocks_of, unlease
 from godwit.brokers.sqlite.layout.rows import GroupRow
 from godwit.brokers.sqlite.layout.runs import ID, KEY, TYPE
 from godwit.brokers.sqlite.layout.step import SqliteStep
@@ -13,9 +15,16 @@ from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.rows import JournalRow, ended_row, renewed_row, returned_row
 from godwit.core.journal.vocabulary import Event
 
+PORTION: Final = 200
+"""Changes of each kind in one step: what others, and this process's event loop, wait for."""
+MANY_LEASES: Final = 2_000
+A_GAP_MS: Final = 1_000
+SELECT_EXPIRY: Final = "SELECT min(expiry) FROM broker_waiting WHERE group_id = ? AND expiry IS NOT NULL"
+BLOCKS: Final = PORTION // BLOCK_LEASES
+
 
 def maintain_group(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
-    """Take back due leases, expire, release due delays, in this order; return the number of changes."""
+    """Take back due leases, expire, release due delays, in this order, a portion of each; return how many changed."""
     changes = 0
     if group.leased:
         gap_ms = now_ms - group.looked_at
@@ -28,6 +37,26 @@ def maintain_group(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
     if group.delayed:
         changes += _due_delays(work, group, now_ms)
     return changes
+
+
+def is_due(work: SqliteStep, group: GroupRow, now_ms: int) -> bool:
+    """Say whether a further portion is left to do."""
+    due_ms = next_due(work, group) if group.leased or group.expiring or group.delayed else None
+    return due_ms is not None and due_ms <= now_ms
+
+
+def has_expired(work: SqliteStep, group: GroupRow, now_ms: int) -> bool:
+    """Say whether a copy that waits is past its expiry: no other may be delivered before it is buried."""
+    if not group.expiring:
+        return False
+    (expiry,) = work.execute(SELECT_EXPIRY, (group.id,)).fetchone()
+    return expiry is not None and expiry <= now_ms
+
+
+def forgives_many(group: GroupRow, now_ms: int) -> bool:
+    """Say whether an outage has just ended for so many leases that an event loop should not look at them all."""
+    gap_ms = now_ms - group.looked_at
+    return group.leased > MANY_LEASES and gap_ms > A_GAP_MS and group.spec.forgive_outages
 
 
 def _forgive(work: SqliteStep, group: GroupRow, gap_ms: int, now_ms: int) -> int:
@@ -77,7 +106,7 @@ def _take_back(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
 def _end_due(work: SqliteStep, group: GroupRow, now_ms: int) -> list[tuple[Block, LeaseRow]]:
     """End leases past their deadline and return them."""
     due: list[tuple[Block, LeaseRow]] = []
-    for block in blocks_of(work, group, " AND due <= ?", now_ms):
+    for block in blocks_of(work, group, f" AND due <= ? ORDER BY due LIMIT {BLOCKS}", now_ms):
         past = [lease for lease in block.open.values() if lease.until <= now_ms]
         for lease in past:
             del block.open[lease.place]
@@ -91,7 +120,7 @@ def _expire(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
     rows: list[JournalRow] = []
     # One at a time: burying a head moves the next of its key, which may itself be past its time.
     nearest = f"{SELECT_WAITING} AND expiry <= ? ORDER BY expiry, seq LIMIT 1"
-    while (found := work.execute(nearest, (group.id, now_ms)).fetchone()) is not None:
+    while len(rows) < PORTION and (found := work.execute(nearest, (group.id, now_ms)).fetchone()) is not None:
         copy = CopyRow(found)
         message = work.runs.message(copy.run, copy.seq)
         places.withdraw(work, group, copy)
@@ -107,7 +136,7 @@ def _expire(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
 
 def _due_delays(work: SqliteStep, group: GroupRow, now_ms: int) -> int:
     due = work.execute(
-        f"{SELECT_WAITING} AND slot = {DELAYED} AND ord <= ? ORDER BY ord, seq", (group.id, now_ms)
+        f"{SELECT_WAITING} AND slot = {DELAYED} AND ord <= ? ORDER BY ord, seq LIMIT {PORTION}", (group.id, now_ms)
     ).fetchall()
     for row in due:
         copy = CopyRow(row)
@@ -145,7 +174,7 @@ def next_due(work: SqliteStep, group: GroupRow) -> int | None:
     for counter, statement in (
         (group.leased, "SELECT min(due) FROM broker_leases WHERE group_id = ?"),
         (group.delayed, f"SELECT min(ord) FROM broker_waiting WHERE group_id = ? AND slot = {DELAYED}"),  # noqa: S608
-        (group.expiring, "SELECT min(expiry) FROM broker_waiting WHERE group_id = ? AND expiry IS NOT NULL"),
+        (group.expiring, SELECT_EXPIRY),
     ):
         if counter:
             (time,) = work.execute(statement, (group.id,)).fetchone()

@@ -13,7 +13,7 @@ from godwit.brokers.sqlite.layout.leases import BLOCK_BITS, BLOCK_LEASES, INSERT
 from godwit.brokers.sqlite.layout.rows import GroupRow, QueueRow
 from godwit.brokers.sqlite.layout.runs import ENVELOPE_FIELDS, ID, KEY, MARKS, SIZE, TYPE, Message, envelope_of
 from godwit.brokers.sqlite.layout.step import SqliteStep
-from godwit.brokers.sqlite.maintain import maintain_group
+from godwit.brokers.sqlite.maintain import forgives_many, has_expired, maintain_group
 from godwit.core.journal.rows import JournalRow, delivered_row
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId, GroupName, QueueName
@@ -34,12 +34,17 @@ def pull(
     limit: int,
     lease_ms: int,
     max_bytes: int | None,
-) -> list[Delivery]:
-    """Look after the group, then lease up to `limit` messages."""
+    briefly: bool,
+) -> list[Delivery] | None:
+    """Look after the group, then lease up to `limit` messages; None when it has to be brief and would not be."""
     queue = work.queue(name)
     group = work.group(queue, group_name)
     now_ms = work.now(queue)
+    if briefly and forgives_many(group, now_ms):
+        return None
     maintain_group(work, group, now_ms)
+    if has_expired(work, group, now_ms):
+        return []  # more than one step may bury: nothing goes before it
     flow = group.spec.flow_control
     if flow.max_messages is not None:
         limit = min(limit, flow.max_messages - group.leased)

@@ -87,7 +87,10 @@ class SqliteBrokerJournal:
 
     async def trim(self) -> int:
         """Drop what need not be kept."""
-        return int(await self._file.write("trim", lambda engine: engine.trim()))
+        rows = 0
+        while dropped := int(await self._file.write("trim", lambda engine: engine.trim())):
+            rows += dropped
+        return rows
 
     async def commit(self, reader: str, shard: str, position: Position) -> None:
         """Register how far `reader` has got."""
