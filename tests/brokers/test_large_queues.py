@@ -80,7 +80,7 @@ async def test_a_pull_that_waits_goes_on_portion_by_portion_while_the_loop_turns
         async with asyncio.timeout(10):
             assert ids_of(await harness.pull(10, wait=LONG, lease=LONG)) == ["fresh"]
         turning.cancel()
-        assert turns >= 10
+        assert turns > 5, turns
         await harness.stop()
 
 

@@ -250,8 +250,8 @@ MUTANTS: Final = (
     Mutant(
         name="a lease longer than the outage moves too",
         file="brokers/memory/maintain.py",
-        old="        if length_ms >= gap_ms:\n            continue\n",
-        new="",
+        old="            if length_ms < gap_ms:\n",
+        new="            if True:\n",
         tests=seen_by("promise_05_counters.py::test_of_two_leases_only_the_one_shorter_than_the_outage_moves"),
     ),
 )
