@@ -8,7 +8,7 @@ from tests.conformance.cancelled_calls import CALLS, cancelled
 from tests.conformance.harness import Harness
 
 pytestmark = pytest.mark.timeout(120)
-BACKENDS = ("memory", "redis")
+BACKENDS = ("memory", "sqlite", "redis")
 
 
 @pytest.mark.parametrize("live", BACKENDS, indirect=True)

@@ -243,4 +243,23 @@ MUTANTS: Final = (
         new=' LIMIT -1")\n',
         tests=(LEDGER + "test_maintenance_looks_at_a_few_journals_of_removed_queues_and_a_trim_at_all",),
     ),
+    Mutant(
+        name="sqlite: what a cancelled pull got in the same turn stays leased",
+        file="sqlite_writer/writer.py",
+        old="            if lost is not None and future.done() and not future.cancelled() and future.exception() is None:\n",
+        new="            if False:\n",
+        tests=(
+            "tests/conformance/test_cancelled_calls.py::test_a_call_may_be_cancelled_at_any_point[pull_in_parts-sqlite]",
+        ),
+        patience_seconds=30,
+    ),
+    Mutant(
+        name="sqlite: a close that is cancelled leaves the reader open",
+        file="brokers/sqlite/broker.py",
+        old="            closed = self._readers.submit(self._reader.close)  # behind the reads that are under way\n",
+        new="            closed = self._readers.submit(list)\n",
+        tests=(
+            "tests/conformance/test_cancelled_calls.py::test_a_call_may_be_cancelled_at_any_point[open_and_close-sqlite]",
+        ),
+    ),
 )

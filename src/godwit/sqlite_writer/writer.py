@@ -49,6 +49,19 @@ class SqliteWriter:
             self._timer = self._loop.call_at(call.deadline, self._give_up)
         return future
 
+    async def carry_out(
+        self, name: str, step: Step, *, durable: bool = False, lost: Callable[[Any], None] | None = None
+    ) -> Any:
+        """Queue a step and return its result; `lost` gets what a cancelled caller does not take any more."""
+        future = self.submit(name, step, durable=durable, lost=lost)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # The answer may have come in the same turn of the loop: then nobody else takes it.
+            if lost is not None and future.done() and not future.cancelled() and future.exception() is None:
+                lost(future.result())
+            raise
+
     def _forget_answered(self) -> None:
         waiting = self._waiting
         while waiting and waiting[0].future.done():
@@ -78,7 +91,7 @@ class SqliteWriter:
             if call.error is not None:
                 raise call.error
             return call.result
-        return await self.submit(name, step, durable=durable, lost=lost)
+        return await self.carry_out(name, step, durable=durable, lost=lost)
 
     def _forsake(self, call: WriterCall) -> None:
         """Do what is left to do for a call whose caller is gone."""
@@ -102,6 +115,8 @@ class SqliteWriter:
 
     async def close(self) -> None:
         """Finish what is queued, then close the file."""
-        await asyncio.to_thread(self.thread.close)
-        if self._timer is not None:
-            self._timer.cancel()
+        try:
+            await asyncio.to_thread(self.thread.close)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()

@@ -158,10 +158,13 @@ class SqliteBroker:
         if writer is None or os.getpid() != self._pid:
             return
         self._listeners.close()
-        await writer.close()
-        self._wake_socket.close(self._loop)
-        await asyncio.to_thread(self._readers.shutdown)
-        self._reader.close()
+        try:
+            await writer.close()
+        finally:
+            self._wake_socket.close(self._loop)
+            closed = self._readers.submit(self._reader.close)  # behind the reads that are under way
+            self._readers.shutdown(wait=False)
+            await asyncio.wrap_future(closed)
 
     def _committed(self, ready: set[str]) -> None:
         """Wake those who wait, here and elsewhere; called on the thread that carried out the step."""
@@ -275,7 +278,7 @@ class SqliteBroker:
         if limit <= BRIEF:
             found = await writer.brief("pull", partial(step, briefly=True), lost=self._hand_back)
         if found is None:
-            found = await writer.submit("pull", step, lost=self._hand_back)
+            found = await writer.carry_out("pull", step, lost=self._hand_back)
         if not found and wait:
             found = await self._pull_later(writer, step, (queue, group), wait)
         if found:
@@ -290,7 +293,7 @@ class SqliteBroker:
             while (left := until - self._loop.time()) > 0:
                 await listener.wait(timedelta(seconds=left))
                 listener.clear()
-                found: list[Delivery] = await writer.submit("pull", step, lost=self._hand_back)
+                found: list[Delivery] = await writer.carry_out("pull", step, lost=self._hand_back)
                 if found:
                     return found
         finally:
