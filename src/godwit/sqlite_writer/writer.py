@@ -57,7 +57,7 @@ class SqliteWriter:
         try:
             return await future
         except asyncio.CancelledError:
-            # The answer may have come in the same turn of the loop: then nobody else takes it.
+            # The answer may have come in the same turn of the loop: then no other caller takes it.
             if lost is not None and future.done() and not future.cancelled() and future.exception() is None:
                 lost(future.result())
             raise

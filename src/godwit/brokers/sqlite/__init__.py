@@ -8,7 +8,7 @@ Modules:
     declare        declaring and removing queues and groups
     publish        a chunk becomes runs, ids, copies and journal chunks, or nothing
     maintain       what the broker does by itself as time passes
-    portions       maintenance of all queues in steps that keep nobody waiting for long
+    portions       maintenance of all queues in short steps, between which others write
     pull           takes copies in order and leases them
     settle         what a worker's word does: ack, retry, give up, hand back, extend
     removal        cancel, purge, and what a removed group held
