@@ -157,7 +157,7 @@ class MessageQueue:
         with self._lock:
             self._topics.catch_up()
             topic = self._topics.topics.get(topic_name)
-            return [one.metadata for one in topic.subscriptions.values()] if topic is not None else []
+            return [subscription.metadata for subscription in topic.subscriptions.values()] if topic is not None else []
 
     def get_all_subscriptions(self) -> list[SubscriptionMetadata]:
         """List all subscriptions, the detached ones included, in the order they were registered."""

@@ -106,7 +106,7 @@ class Monitoring:
 
     async def _instance_states(self) -> dict[str, str]:
         now_ms = self._clock.now_ms()
-        found = [one for one in await self.instances() if not one.is_forgotten(now_ms)]
+        found = [instance for instance in await self.instances() if not instance.is_forgotten(now_ms)]
         return {f"{one.queue}/{one.group}/{one.id}": one.status for one in found}
 
 

@@ -52,7 +52,8 @@ class PoisonWatch:
                 return
             self._last[place] = letters[-1].id
             self._add(
-                queue, sum(one.kind is FailureKind.POISON and one.dead_at_ms >= self._since_ms for one in letters)
+                queue,
+                sum(letter.kind is FailureKind.POISON and letter.dead_at_ms >= self._since_ms for letter in letters),
             )
 
     def recent(self, queue: str) -> int:

@@ -64,7 +64,7 @@ class BreakerRule(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidSetting(setting, getattr(self, setting), "more than 0")
             force_setattr(self, setting, duration)
         counts = self.counts if isinstance(self.counts, Iterable) and not isinstance(self.counts, str) else (None,)
-        force_setattr(self, "counts", frozenset(as_choice("counts", one, Away) for one in counts) | {Away.AWAY})
+        force_setattr(self, "counts", frozenset(as_choice("counts", kind, Away) for kind in counts) | {Away.AWAY})
 
 
 @dataclass(frozen=True, slots=True)

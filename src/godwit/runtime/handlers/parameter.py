@@ -21,7 +21,7 @@ def with_payloads(handler: Callable[..., Any], names: Mapping[str, Any], *, batc
     wanted = annotation_of(handler, names)
     if wanted in {None, Any, object, typing.Any} or isinstance(wanted, typing.TypeVar):
         return handler
-    if any(_is_message(one) for one in get_args(wanted)) and any(get_origin(one) in _LISTS for one in get_args(wanted)):
+    if any(_is_message(arg) for arg in get_args(wanted)) and any(get_origin(arg) in _LISTS for arg in get_args(wanted)):
         return handler  # one message or a list of them: it looks for itself
     is_list = get_origin(wanted) in _LISTS or wanted in _LISTS
     element = next(iter(get_args(wanted)), None) if is_list else wanted

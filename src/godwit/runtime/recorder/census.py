@@ -21,8 +21,8 @@ async def take_census(broker: Broker, messages: Messages, clock: Clock = SYSTEM_
         for group in queue.groups:
             groups[queue.name, group.name] = "paused" if held.paused(queue.name, group.name) else "active"
     members = [
-        MemberState(one.queue, one.group, one.id, one.status.value, one.last_heartbeat_ms)
-        for one in await instances(broker.shared, clock)
+        MemberState(instance.queue, instance.group, instance.id, instance.status.value, instance.last_heartbeat_ms)
+        for instance in await instances(broker.shared, clock)
     ]
     census = Census(queues, groups, members)
     await messages.note(census)

@@ -148,7 +148,7 @@ class Ticker:
             skipped=schedule.skipped + found.skipped,
             problem=None,
         )
-        return ScheduleAdvance(schedule=after, firings=tuple(firing_at(schedule, one) for one in fires))
+        return ScheduleAdvance(schedule=after, firings=tuple(firing_at(schedule, fire) for fire in fires))
 
     async def _send(self, until_ms: int) -> int:
         sent = 0

@@ -36,9 +36,9 @@ def credits_of(mine: Share, members: Sequence[Share], balancing: LoadBalancing, 
     if balancing is LoadBalancing.LEAST_CONNECTIONS:
         return mine.concurrency
     if cap is None:
-        smallest = min(one.concurrency for one in instances)
+        smallest = min(instance.concurrency for instance in instances)
         return smallest if balancing is LoadBalancing.ROUND_ROBIN else mine.concurrency
-    weights = [1 if balancing is LoadBalancing.ROUND_ROBIN else one.concurrency for one in instances]
+    weights = [1 if balancing is LoadBalancing.ROUND_ROBIN else instance.concurrency for instance in instances]
     return max(1, min(mine.concurrency, _portions(cap, weights)[instances.index(mine)]))
 
 
@@ -68,12 +68,12 @@ class Credits:
             return False
         queue, group = self._place
         alive = [
-            Share(one.id, one.concurrency)
-            for one in await self._members(queue)
-            if one.group == group
-            and one.status is InstanceStatus.ACTIVE
-            and one.concurrency
-            and one.id != self._mine.name
+            Share(member.id, member.concurrency)
+            for member in await self._members(queue)
+            if member.group == group
+            and member.status is InstanceStatus.ACTIVE
+            and member.concurrency
+            and member.id != self._mine.name
         ]
         before, self.now = self.now, self._of(alive)
         return self.now > before

@@ -34,7 +34,7 @@ class WorkerStatus:
         """What health callables complained of, by the number of the consumer."""
         self._unwritten = RepeatedTrouble(log, "heartbeat not written", worker=worker)
         self._told: dict[Place, State] = {}
-        self._serving = Counter((queue, one.group) for one in consumers for queue in one.queues)
+        self._serving = Counter((queue, consumer.group) for consumer in consumers for queue in consumer.queues)
 
     def states(self) -> dict[Place, State]:
         """Return how this worker does, place by place."""

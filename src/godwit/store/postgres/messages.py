@@ -54,8 +54,8 @@ class PostgresMessages:
 
     async def note(self, census: Census) -> None:
         members = [
-            (one.queue, one.group, one.name[:NAME_LENGTH], one.status, from_ms(one.last_heartbeat))
-            for one in census.members
+            (member.queue, member.group, member.name[:NAME_LENGTH], member.status, from_ms(member.last_heartbeat))
+            for member in census.members
         ]
         async with self._database.transaction("noting the census") as connection:
             await connection.executemany(sql("messages/queue_status"), sorted(census.queues.items()))

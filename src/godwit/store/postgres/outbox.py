@@ -19,8 +19,11 @@ class PostgresOutbox:
         self._database = database
 
     async def put(self, connection: Any, envelopes: Sequence[Envelope]) -> None:
-        ids, queues = [one.id for one in envelopes], [one.queue for one in envelopes]
-        keys, packed = [one.ordering_key for one in envelopes], [packed_envelope(one) for one in envelopes]
+        ids, queues = [envelope.id for envelope in envelopes], [envelope.queue for envelope in envelopes]
+        keys, packed = (
+            [envelope.ordering_key for envelope in envelopes],
+            [packed_envelope(envelope) for envelope in envelopes],
+        )
         with self._database.translating("writing to the outbox"):
             transaction = await transaction_of(connection)
             await transaction.execute(sql("outbox/put"), ids, queues, keys, packed)

@@ -71,7 +71,9 @@ class SqliteMessages:
     async def note(self, census: Census) -> None:
         queues = [(status, queue, status) for queue, status in census.queues.items()]
         groups = [(status, queue, group, status) for (queue, group), status in census.groups.items()]
-        members = [(one.name, one.status, one.last_heartbeat, one.queue, one.group) for one in census.members]
+        members = [
+            (member.name, member.status, member.last_heartbeat, member.queue, member.group) for member in census.members
+        ]
 
         def write(connection: sqlite3.Connection) -> None:
             connection.executemany(sql("messages/queue_status"), queues)

@@ -23,7 +23,10 @@ class SqliteOutbox:
 
     async def put(self, connection: Any, envelopes: Sequence[Envelope]) -> None:
         async with inside(connection, self._file, "outbox", "writing to the outbox") as transaction:
-            rows = [(one.id, one.queue, one.ordering_key, packed_envelope(one)) for one in envelopes]
+            rows = [
+                (envelope.id, envelope.queue, envelope.ordering_key, packed_envelope(envelope))
+                for envelope in envelopes
+            ]
             await transaction.executemany(sql("outbox/put"), rows)
 
     async def claim(self, *, hold: timedelta, limit: int) -> list[Waiting]:

@@ -60,8 +60,8 @@ async def _deprecated(address: Address, host: str) -> list[Finding]:
 
 def judge_nodes(nodes: list[dict[str, Any]]) -> Finding:
     """Judge how many nodes there are, and whether all run without alarms."""
-    down = [str(one["name"]) for one in nodes if not one.get("running")]
-    alarmed = [str(one["name"]) for one in nodes if one.get("mem_alarm") or one.get("disk_free_alarm")]
+    down = [str(node["name"]) for node in nodes if not node.get("running")]
+    alarmed = [str(node["name"]) for node in nodes if node.get("mem_alarm") or node.get("disk_free_alarm")]
     if alarmed:
         why = "A memory or disk alarm on one node blocks the publishers of all."
         return problem("nodes", f"alarm on {', '.join(alarmed)}", why, "Free memory or disk there.")

@@ -37,8 +37,8 @@ async def examine_groups(client: Redis, *, stale: timedelta = STALE) -> Finding:
         streams.add(stream)
         groups.add((stream, group))
         consumers += [
-            ConsumerFacts(stream, group, _text(one["name"]), one["pending"], one["idle"])
-            for one in await client.xinfo_consumers(stream, group)
+            ConsumerFacts(stream, group, _text(consumer["name"]), consumer["pending"], consumer["idle"])
+            for consumer in await client.xinfo_consumers(stream, group)
         ]
     return judge(consumers, len(streams), len(groups), stale)
 
@@ -47,7 +47,7 @@ def judge(consumers: list[ConsumerFacts], streams: int, groups: int, stale: time
     """Say whether some of them are left-overs."""
     limit_ms = stale.total_seconds() * 1000
     found = f"{groups:,} groups of {streams:,} streams, {len(consumers):,} consumers"
-    silent = [one for one in consumers if one.idle_ms > limit_ms]
+    silent = [consumer for consumer in consumers if consumer.idle_ms > limit_ms]
     holding = [one for one in silent if one.pending]
     if holding:
         worst = max(holding, key=lambda one: one.idle_ms)

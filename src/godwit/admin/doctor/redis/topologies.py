@@ -184,7 +184,11 @@ def lag(info: Mapping[str, Any]) -> tuple[str, int, int] | None:
     replicas = [value for name, value in info.items() if name.startswith("slave") and isinstance(value, dict)]
     offset = int(info.get("master_repl_offset", 0))
     behind = [
-        (f"{one.get('ip')}:{one.get('port')}", offset - int(one.get("offset", 0)), int(one.get("lag", 0)))
-        for one in replicas
+        (
+            f"{replica.get('ip')}:{replica.get('port')}",
+            offset - int(replica.get("offset", 0)),
+            int(replica.get("lag", 0)),
+        )
+        for replica in replicas
     ]
     return max(behind, key=lambda one: (one[2], one[1]), default=None)

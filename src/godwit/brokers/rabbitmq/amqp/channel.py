@@ -175,7 +175,7 @@ class Channel:
             return
         self.failure = failure
         self._connection.closes += 1
-        waiting: list[asyncio.Future[Any]] = [*self._answers, *self._gets, *(one.done for one in self._windows)]
+        waiting: list[asyncio.Future[Any]] = [*self._answers, *self._gets, *(window.done for window in self._windows)]
         for future in waiting:
             if not future.done():
                 future.set_exception(failure)

@@ -273,7 +273,7 @@ def revive(tx: LedgerTransaction, claimed: Sequence[Claimed]) -> list[Revived]:
         group, spec = book.group(name), book.spec
         if spec.max_size is not None and group.depth + len(letters) > spec.max_size:
             raise QueueFull(queue, name, "max_size", spec.max_size)
-        size = sum(one.stored.envelope.size for one in letters)
+        size = sum(letter.stored.envelope.size for letter in letters)
         if spec.max_bytes is not None and group.bytes + size > spec.max_bytes:
             raise QueueFull(queue, name, "max_bytes", spec.max_bytes)
     revived = []

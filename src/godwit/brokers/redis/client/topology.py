@@ -121,7 +121,7 @@ class Sentinels(Topology):
         """Take the master's address."""
         host, port = (_text(part) for part in _replied(answers[0]))
         self._master = self.target.data.at(host, int(port))
-        self._sentinels = (asked, *(one for one in self._sentinels if one != asked))
+        self._sentinels = (asked, *(sentinel for sentinel in self._sentinels if sentinel != asked))
         self.generation += 1
 
 

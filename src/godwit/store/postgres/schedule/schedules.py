@@ -67,13 +67,13 @@ class PostgresSchedules:
     async def _advance(self, connection: asyncpg.Connection, schedules: Sequence[Schedule]) -> None:
         await connection.execute(
             sql("schedules/advance"),
-            [one.id for one in schedules],
-            [one.status for one in schedules],
-            [one.next_fire_at for one in schedules],
-            [one.last_fire_at for one in schedules],
-            [one.occurrences for one in schedules],
-            [one.skipped for one in schedules],
-            [without_nul(one.problem) for one in schedules],
+            [schedule.id for schedule in schedules],
+            [schedule.status for schedule in schedules],
+            [schedule.next_fire_at for schedule in schedules],
+            [schedule.last_fire_at for schedule in schedules],
+            [schedule.occurrences for schedule in schedules],
+            [schedule.skipped for schedule in schedules],
+            [without_nul(schedule.problem) for schedule in schedules],
         )
 
     # Firings
@@ -226,14 +226,14 @@ async def _put(connection: asyncpg.Connection, firings: Sequence[Firing]) -> int
         return 0
     rows = await connection.fetch(
         sql("schedules/put"),
-        [one.id for one in firings],
-        [one.schedule_id for one in firings],
-        [one.campaign for one in firings],
-        [one.key for one in firings],
-        [one.queue for one in firings],
-        [one.message_id for one in firings],
-        [one.fire_at for one in firings],
-        [one.deliver_at for one in firings],
-        [one.message for one in firings],
+        [firing.id for firing in firings],
+        [firing.schedule_id for firing in firings],
+        [firing.campaign for firing in firings],
+        [firing.key for firing in firings],
+        [firing.queue for firing in firings],
+        [firing.message_id for firing in firings],
+        [firing.fire_at for firing in firings],
+        [firing.deliver_at for firing in firings],
+        [firing.message for firing in firings],
     )
     return len(rows)

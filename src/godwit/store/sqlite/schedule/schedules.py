@@ -233,7 +233,7 @@ def dropped(connection: sqlite3.Connection, ids: Sequence[UUID], published: Sequ
 def _put(connection: sqlite3.Connection, firings: Sequence[Firing]) -> int:
     if not firings:
         return 0
-    return connection.executemany(sql("schedules/put"), [firing_values(one) for one in firings]).rowcount
+    return connection.executemany(sql("schedules/put"), [firing_values(firing) for firing in firings]).rowcount
 
 
 def _advanced(schedule: Schedule) -> tuple[Any, ...]:
