@@ -7,6 +7,8 @@ from typing import Final
 from tests.mutants.plant import Mutant
 
 REMOVED: Final = "tests/brokers/redis/test_redis_removed_queues.py::"
+LOST: Final = "tests/brokers/redis/test_redis_lost_replies.py::"
+UPKEEP: Final = "tests/brokers/redis/test_redis_upkeep.py::"
 CONNECTIONS: Final = "tests/brokers/redis/test_redis_connections.py::"
 
 MUTANTS: Final = (
@@ -45,5 +47,57 @@ MUTANTS: Final = (
         old="if not oldest and not kept[4] then redis.call('UNLINK', journal, KEYS[3]) end\n",
         new="",
         tests=(f"{REMOVED}test_a_removed_queue_whose_journal_is_gone_leaves_its_counters_alone",),
+    ),
+    Mutant(
+        name="redis client: a settlement whose reply was lost is called refused",
+        file="brokers/redis/lost_reply.py",
+        old="        if ended.get(member) in events:\n",
+        new="        if False:\n",
+        tests=(f"{LOST}test_settlements_whose_reply_was_lost_are_not_called_refused",),
+    ),
+    Mutant(
+        name="redis client: whatever the journal tells of a lease excuses a late settlement",
+        file="brokers/redis/lost_reply.py",
+        old="        if ended.get(member) in events:\n",
+        new="        if member in ended:\n",
+        tests=(f"{LOST}test_a_settlement_that_came_too_late_is_refused_also_when_its_reply_was_lost",),
+    ),
+    Mutant(
+        name="redis client: a shared value does not know who wrote it",
+        file="brokers/redis/lua/shared.lua",
+        old="  if entry and entry[4] == ARGV[7] then return entry[1] end\n",
+        new="",
+        tests=(f"{LOST}test_a_shared_value_whose_reply_was_lost_has_the_version_it_was_given",),
+    ),
+    Mutant(
+        name="redis client: a call that is sent again gets no answer of its first run",
+        file="brokers/redis/lua/_receipt.lua",
+        old="  if name == named then return answer end\n",
+        new="",
+        tests=(
+            f"{LOST}test_a_cancellation_a_purge_and_a_removal_whose_replies_were_lost_say_what_they_did",
+            f"{LOST}test_letters_that_were_replayed_or_discarded_although_the_reply_was_lost_are_not_called_missing",
+        ),
+    ),
+    Mutant(
+        name="redis client: a pull that was given up runs later",
+        file="brokers/redis/client/client.py",
+        old="            same = lost.id and server.run_id == lost.run_id\n",
+        new="            same = False\n",
+        tests=(f"{LOST}test_a_pull_that_was_given_up_leases_nothing_afterwards",),
+    ),
+    Mutant(
+        name="redis client: closing waits for the thread that renews leases",
+        file="brokers/redis/renew.py",
+        old="if self._lock.acquire(blocking=False):",
+        new="if self._lock.acquire():",
+        tests=(f"{LOST}test_closing_does_not_wait_for_a_thread_whose_server_stands_still",),
+    ),
+    Mutant(
+        name="redis client: a round of upkeep does not end before all inboxes are empty",
+        file="brokers/redis/maintain.py",
+        old="            if time.monotonic() >= until:\n",
+        new="            if False:\n",
+        tests=(f"{UPKEEP}test_inboxes_that_do_not_end_leave_the_rest_of_a_round_its_turn",),
     ),
 )

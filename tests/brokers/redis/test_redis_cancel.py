@@ -36,7 +36,7 @@ def step(server: RedisServer, wanted: str, place: bytes) -> tuple[int, bytes]:
     """Take one step of a cancellation, as `RedisBroker.cancel` does."""
     names = (*keys.step(Q), *keys.block(Q, G))
     with server.client() as client:
-        count, place = client.eval(script("cancel").source, len(names), *names, "", Q, G, wanted, place)
+        count, place = client.eval(script("cancel").source, len(names), *names, "", Q, G, wanted, place, "", "")
     return count, place
 
 

@@ -266,7 +266,7 @@ def shared_values(client: redis.Redis) -> dict[bytes, tuple[int, str]]:
     for field, packed in fields.items():
         if field == b"version":
             continue
-        _, until, value = msgspec.msgpack.decode(packed, type=tuple[int, int, str])
+        _, until, value, _ = msgspec.msgpack.decode(packed, type=tuple[int, int, str, str])
         if client.zscore(listed, field[1:]) is not None and (not until or client.zscore(ends, field[1:]) == until):
             found[field] = until, value
     return found

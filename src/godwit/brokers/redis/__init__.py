@@ -7,6 +7,7 @@ Modules:
     pull            leases by script, and the deliveries made of them
     lease_cache     the leases this process got, for rows that need no look-up
     settle          settlements and extensions by queue, 200 to a call
+    lost_reply      settlements whose reply was lost, told from those that came too late
     renew           extending leases from any thread, over connections of its own
     inbox           what foreign producers add with XADD becomes messages
     dead_letters    dead letters: page, replay, discard, feed

@@ -15,7 +15,8 @@ from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis import stats
 from godwit.brokers.redis.client.client import PATIENCE_SECONDS, RedisClient
 from godwit.brokers.redis.client.connection import RedisConnection
-from godwit.brokers.redis.client.script_runner import Now, ScriptRunner, servers_time
+from godwit.brokers.redis.client.errors import ServedClient
+from godwit.brokers.redis.client.script_runner import Now, ScriptRunner, call_name, servers_time
 from godwit.brokers.redis.dead_letters import RedisDeadLetters
 from godwit.brokers.redis.inbox import Inbox
 from godwit.brokers.redis.journal import RedisJournal
@@ -177,7 +178,7 @@ class RedisBroker:
         for name in known.groups if group is None else (group,):
             for partition in known.partitions:
                 names = (*keys.step(queue, partition), *keys.block(queue, name, partition))
-                purged += await self._reach.run("purge", queue, names, (name, actor or ""))
+                purged += await self._reach.run("purge", queue, names, (name, actor or "", call_name()))
         return purged
 
     async def note_hold(
@@ -271,8 +272,8 @@ class RedisBroker:
         if deliveries:
             self._in_background(self._settler.settle([HandBack(delivery.ack_id) for delivery in deliveries]))
 
-    def _lost(self, order: PullOrder, token: str) -> None:
-        self._in_background(self._taker.give_back(order, token))
+    def _lost(self, order: PullOrder, token: str, client: ServedClient) -> None:
+        self._in_background(self._taker.give_back(order, token, client))
 
     def _in_background(self, errand: object) -> None:
         task: asyncio.Task[object] = asyncio.get_running_loop().create_task(errand)  # type: ignore[arg-type]
@@ -313,7 +314,8 @@ class RedisBroker:
         for group, partition in product(known.groups, known.partitions):
             names, place = (*keys.step(queue, partition), *keys.block(queue, group, partition)), b""
             while True:
-                count, place = await self._reach.run("cancel", queue, names, (group, message_id, place, actor or ""))
+                words = (group, message_id, place, actor or "", call_name())
+                count, place = await self._reach.run("cancel", queue, names, words)
                 found += count
                 if not place:
                     break

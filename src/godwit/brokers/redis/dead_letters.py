@@ -9,7 +9,7 @@ import msgspec
 
 from godwit.brokers.arguments import check_actor, check_limit, number_of
 from godwit.brokers.contract import PUBLISH_CHUNK, DeadLetter, LetterId
-from godwit.brokers.redis.client.script_runner import ScriptRunner
+from godwit.brokers.redis.client.script_runner import ScriptRunner, call_name
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.catalog import Catalog
 from godwit.brokers.redis.layout.codec import read_headed
@@ -134,7 +134,7 @@ class RedisDeadLetters:
         spec = queue.spec
         arguments = (
             step, len(groups), *queue.limits[:2], spec.lanes, int(queue.keeps_body), len(aimed),
-            actor or "", *groups, *words,
+            actor or "", *groups, *words, call_name(),
         )  # fmt: skip
         try:
             answer = await self._reach.run("replay", queue.name, names, arguments)
@@ -156,7 +156,7 @@ class RedisDeadLetters:
         self, queue: QueueConfig, aimed: Sequence[LetterAim], target: str = "", actor: str | None = None
     ) -> list[int]:
         groups, names, words = _addressed(queue, aimed)
-        arguments = (target, len(groups), len(aimed), actor or "", *groups, *words)
+        arguments = (target, len(groups), len(aimed), actor or "", *groups, *words, call_name())
         answer = await self._reach.run("discard", queue.name, names, arguments)
         return [aimed[index - 1].place for index in answer]
 
@@ -183,17 +183,20 @@ class RedisDeadLetters:
             by_shard.setdefault((parts[0], int(parts[1])), []).append(LetterAim(index, parts[2], int(parts[3])))
         return [(known[name].at(partition), aimed) for (name, partition), aimed in by_shard.items()], missing
 
-    async def feed(self, source: QueueConfig, target: QueueConfig) -> int:
-        """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room."""
+    async def feed(self, source: QueueConfig, target: QueueConfig, *, most: int) -> int:
+        """Move the dead letters of a queue into its declared dead letter queue, in order, as far as there is room.
+
+        After `most` of one group and partition the rest is left for the next call.
+        """
         moved = 0
         for group in source.groups:
             for partition in source.partitions:
-                moved += await self._feed(source.at(partition), group, target)
+                moved += await self._feed(source.at(partition), group, target, most)
         return moved
 
-    async def _feed(self, source: QueueConfig, group: GroupName, target: QueueConfig) -> int:
+    async def _feed(self, source: QueueConfig, group: GroupName, target: QueueConfig, most: int) -> int:
         moved, size = 0, PUBLISH_CHUNK
-        while size and (letters := await self._of(source.name, group, source.partition, 0, size)):
+        while size and moved < most and (letters := await self._of(source.name, group, source.partition, 0, size)):
             aimed = [(LetterAim(index, group, _number(letter.id)), letter) for index, letter in enumerate(letters)]
             try:
                 moved += await self._move(source, aimed, target.name)

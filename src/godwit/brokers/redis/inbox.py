@@ -41,13 +41,13 @@ class Inbox:
     def __init__(self, reach: ScriptRunner, catalog: Catalog, publisher: RedisPublisher) -> None:
         self._reach, self._catalog, self._publisher = reach, catalog, publisher
 
-    async def move(self, queue: QueueName, *, most: int | None = None) -> int:
+    async def move(self, queue: QueueName, *, most: int) -> int:
         """Move what is in a queue's inbox, as far as there is room; any number of processes may do so at once.
 
         After `most` entries the rest is left for the next call.
         """
         moved = 0
-        while most is None or moved < most:
+        while moved < most:
             (entries,) = await self._reach.ask(("XRANGE", keys.inbox(queue), "-", "+", "COUNT", PUBLISH_CHUNK))
             if not entries:
                 return moved

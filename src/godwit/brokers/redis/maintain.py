@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -25,6 +25,10 @@ from godwit.core.logs import get_logger
 from godwit.core.names import GroupName, QueueName
 
 T = TypeVar("T")
+PART_SECONDS: Final = 3.0
+"""How long each part of a round may take that has no end of its own: the parts behind it get their turn."""
+PART_MESSAGES: Final = 10_000
+"""How many messages of one queue a part moves, at about 100,000 a second."""
 COUNT_AGAIN_SECONDS: Final = 60.0
 """How long a group is left alone in which nothing was found to mend."""
 log = get_logger(__name__)
@@ -45,6 +49,7 @@ class RedisMaintenance:
         self._reach, self._catalog, self._inbox = reach, catalog, inbox
         self._letters, self._journal, self._shared = letters, journal, shared
         self._troubles: dict[str, str] = {}
+        self._turns: dict[str, int] = {}
         self._sound_until: dict[tuple[QueueName, GroupName, int], float] = {}
         self._well = 0
         """Steps that went well in this round."""
@@ -65,10 +70,7 @@ class RedisMaintenance:
         queues = {queue.name: queue for queue in await self._catalog.all()}
         changes = await self._expire(list(queues.values()), errors)
         changes += await self._move_inboxes(list(queues.values()), errors)
-        for queue in queues.values():
-            target = queues.get(queue.spec.dead_letter_queue or "")
-            if target is not None and target.groups:
-                changes += await self._alone(queue.name, errors, partial(self._letters.feed, queue, target), 0)
+        changes += await self._feed(queues, errors)
         shards = [(name, partition) for name, queue in queues.items() for partition in queue.partitions]
         forgotten = [(shard[0], (*keys.step(*shard), *keys.arrivals(*shard)[:3]), ()) for shard in shards]
         self._taken(shards, await self._reach.run_each("forget", forgotten), errors)
@@ -86,6 +88,7 @@ class RedisMaintenance:
         """Do what time asks for in all groups."""
         changes = 0
         left = [queue.at(partition) for queue in queues if queue.groups for partition in queue.partitions]
+        until = time.monotonic() + PART_SECONDS
         while left:
             answers = await self._reach.run_each("maintain", [_care_of(queue) for queue in left], signed=True)
             changes += await self._recount_failed(left, answers, errors)
@@ -94,7 +97,7 @@ class RedisMaintenance:
             for queue, (_, _, doubtful) in found:
                 for number in doubtful:
                     changes += await self._recount(queue, list(queue.groups)[number - 1], errors)
-            left = [queue for queue, (done, more, _) in found if done and more]
+            left = [queue for queue, (done, more, _) in found if done and more] if time.monotonic() < until else []
         return changes
 
     async def _recount(self, queue: QueueConfig, group: GroupName, errors: list[BrokerError]) -> int:
@@ -122,10 +125,31 @@ class RedisMaintenance:
     async def _move_inboxes(self, queues: Sequence[QueueConfig], errors: list[BrokerError]) -> int:
         changes = 0
         waiting = await self._reach.ask_each(*(("EXISTS", keys.inbox(queue.name)) for queue in queues))
-        for queue, there in self._taken(queues, waiting, errors):
-            if there:
-                changes += await self._alone(queue.name, errors, partial(self._inbox.move, queue.name), 0)
+        filled = [queue for queue, there in self._taken(queues, waiting, errors) if there]
+        for queue in self._in_turn("inboxes", filled):
+            move = partial(self._inbox.move, queue.name, most=PART_MESSAGES)
+            changes += await self._alone(queue.name, errors, move, 0)
         return changes
+
+    async def _feed(self, queues: Mapping[QueueName, QueueConfig], errors: list[BrokerError]) -> int:
+        """Move dead letters into declared dead letter queues."""
+        changes = 0
+        fed = {name: queues.get(queue.spec.dead_letter_queue or "") for name, queue in queues.items()}
+        targets = {name: target for name, target in fed.items() if target is not None and target.groups}
+        for queue in self._in_turn("letters", [queues[name] for name in targets]):
+            feed = partial(self._letters.feed, queue, targets[queue.name], most=PART_MESSAGES)
+            changes += await self._alone(queue.name, errors, feed, 0)
+        return changes
+
+    def _in_turn(self, part: str, queues: Sequence[QueueConfig]) -> Iterator[QueueConfig]:
+        """Give queues until the time of this part is up, beginning behind the last one of the round before."""
+        until = time.monotonic() + PART_SECONDS
+        first = self._turns.get(part, 0) % len(queues) if queues else 0
+        for number, queue in enumerate((*queues[first:], *queues[:first]), 1):
+            yield queue
+            if time.monotonic() >= until:
+                self._turns[part] = first + number
+                return
 
     async def _alone(self, name: str, errors: list[BrokerError], step: Callable[[], Awaitable[T]], otherwise: T) -> T:
         """Do a step for one queue; what goes wrong is noted, and the others go on."""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from godwit.brokers.contract import Delivery, HandBack, Place, Settlement
 from godwit.brokers.redis.client.connection import Argument
-from godwit.brokers.redis.client.errors import LinkLost
+from godwit.brokers.redis.client.errors import LinkLost, ServedClient
 from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.client.scripts import script
 from godwit.brokers.redis.layout import keys
@@ -137,9 +137,9 @@ class RedisPuller:
             return None
         return Pulled(self._deliveries(order, 0, token, answer), answer[2], answer[5])
 
-    async def give_back(self, order: PullOrder, token: str) -> None:
+    async def give_back(self, order: PullOrder, token: str, client: ServedClient) -> None:
         """Hand back what a pull that waited may have leased before its connection broke."""
-        await self._give_back(order, 0, token)
+        await self._give_back(order, 0, token, client)
 
     async def _part(self, order: PullOrder, partition: int, limit: int, taken: int) -> Pulled:
         queue, group = order.queue, order.group
@@ -151,7 +151,7 @@ class RedisPuller:
         except BrokerUnavailable as error:
             if not isinstance(error.__cause__, LinkLost):
                 raise
-            await self._give_back(order, partition, token)
+            await self._give_back(order, partition, token, error.__cause__.client)
             return await self._part(order, partition, limit, taken)
         if answer[0] != b"ok":
             (await self._catalog.ask(queue)).group(group)  # says what is missing
@@ -162,9 +162,13 @@ class RedisPuller:
             await self._catalog.ask(queue)
         return Pulled(self._deliveries(order, partition, token, answer), answer[2], answer[5])
 
-    async def _give_back(self, order: PullOrder, partition: int, token: str) -> None:
-        """Hand back what a pull may have leased whose reply was lost, once the server answers again."""
+    async def _give_back(self, order: PullOrder, partition: int, token: str, client: ServedClient) -> None:
+        """Hand back what a pull may have leased whose reply was lost, once the server answers again.
+
+        It may not have read the call yet, when it stood still: it leases nothing after this look.
+        """
         leases = keys.block(order.queue, order.group, partition)[keys.GROUP_PARTS.index("leases")]
+        await self._reach.end_client(leases, client)
         (members,) = await self._reach.ask(("ZRANGE", leases, 0, -1))
         prefix, suffix = ack_prefix(order.queue, order.group, partition), f":{token}"
         lost = [AckId(prefix + one) for one in (member.decode() for member in members) if one.endswith(suffix)]

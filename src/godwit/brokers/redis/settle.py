@@ -13,14 +13,26 @@ from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.codec import ack_row, error_text, packed
 from godwit.brokers.redis.lease_cache import CachedLease, LeaseCache
+from godwit.brokers.redis.lost_reply import run_settlement
 from godwit.core.clock import milliseconds
 from godwit.core.failures.failure import ProcessingError, remembered
+from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId, is_name
 from godwit.core.queues import MAX_PARTITIONS
 
 BATCH: Final = 200
 _PARTS: Final = 4
 _PARTITIONS: Final = {str(number): number for number in range(MAX_PARTITIONS)}
+
+
+ENDS: Final[dict[type[Settlement], frozenset[Event]]] = {
+    Ack: frozenset({Event.ACKED}),
+    Nack: frozenset({Event.NACKED, Event.DEAD_LETTERED}),
+    Postpone: frozenset({Event.POSTPONED}),
+    GiveUp: frozenset({Event.DEAD_LETTERED}),
+    HandBack: frozenset({Event.HANDED_BACK}),
+}
+"""The events that tell that a settlement was carried out."""
 
 
 class LeaseAim(NamedTuple):
@@ -149,7 +161,8 @@ class RedisSettler:
         arguments: list[Argument] = [
             group, held[0].worker, len(held), total, b"".join(rows), packed(lengths), *members, *refs,
         ]  # fmt: skip
-        answer = await self._reach.run("ack", queue, names, arguments)
+        wanted = [(member, ENDS[Ack]) for member in members]
+        answer = await run_settlement(self._reach, "ack", (queue, partition), names, arguments, wanted)
         return [start + index - 1 for index in answer]
 
     async def _settle(self, shard: Shard, aimed: Sequence[LeaseAim], settlements: Sequence[Settlement]) -> list[int]:
@@ -161,7 +174,8 @@ class RedisSettler:
             arguments += (numbers[aim.group], aim.member, *_words(settlements[aim.place]))
         blocks = (key for group in groups for key in keys.block(queue, group, partition))
         names = (*keys.step(queue, partition), *blocks)
-        answer = await self._reach.run("settle", queue, names, arguments)
+        wanted = [(aim.member, ENDS[type(settlements[aim.place])]) for aim in aimed]
+        answer = await run_settlement(self._reach, "settle", shard, names, arguments, wanted)
         return [aimed[index - 1].place for index in answer]
 
     async def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from godwit.brokers.contract import SharedEntry
 from godwit.brokers.redis.client.connection import Argument
-from godwit.brokers.redis.client.script_runner import ScriptRunner
+from godwit.brokers.redis.client.script_runner import ScriptRunner, call_name
 from godwit.brokers.redis.layout import keys
 from godwit.core.clock import milliseconds
 from godwit.core.limits import bounded
@@ -34,7 +34,12 @@ class RedisShared:
     async def put(self, key: str, value: bytes, *, expected: int | None, ttl: timedelta | None = None) -> int | None:
         """Write when the present version is `expected`."""
         version: int | None = await self._run(
-            "put", key, value, "" if expected is None else expected, "" if ttl is None else milliseconds(bounded(ttl))
+            "put",
+            key,
+            value,
+            "" if expected is None else expected,
+            "" if ttl is None else milliseconds(bounded(ttl)),
+            call_name(),
         )
         return version
 

@@ -16,9 +16,17 @@ from weakref import WeakSet
 import hiredis
 
 from godwit.brokers.redis.client.command_batch import Command, CommandBatch
-from godwit.brokers.redis.client.connection import Argument, RedisConnection
+from godwit.brokers.redis.client.connection import Argument, RedisConnection, ServerInfo
 from godwit.brokers.redis.client.discovery import TopologyDiscovery
-from godwit.brokers.redis.client.errors import ELSEWHERE, PASSING, UNTOUCHED, LinkLost, Refused, unavailable
+from godwit.brokers.redis.client.errors import (
+    ELSEWHERE,
+    PASSING,
+    UNTOUCHED,
+    LinkLost,
+    Refused,
+    ServedClient,
+    unavailable,
+)
 from godwit.brokers.redis.client.pool import CONNECT_SECONDS, ConnectionPool, ReservedConnection, Then, seen
 from godwit.brokers.redis.client.routes import Routes
 from godwit.brokers.redis.client.scripts import Script, script
@@ -231,6 +239,15 @@ class RedisClient:
     async def ask(self, *commands: Command) -> list[Any]:
         """Send plain commands, each with its key after its name; return their replies."""
         return await self._patiently(commands, None, again=True)
+
+    async def end_client(self, key: str, lost: ServedClient) -> None:
+        """Let the server of a key drop a connection that was given up: it may not have read all that was sent there."""
+
+        def end(server: ServerInfo) -> Command:
+            same = lost.id and server.run_id == lost.run_id
+            return ("CLIENT", "KILL", "ID", lost.id) if same else ("PING",)
+
+        await self._patiently([("EXISTS", key)], None, again=True, then=end)
 
     def send_now(self, *commands: Command) -> bool:
         """Send commands for one key in this very turn, when a connection is at hand; the replies are dropped."""

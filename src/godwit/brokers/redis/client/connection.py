@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import hiredis
 
-from godwit.brokers.redis.client.errors import LinkLost, Refused
+from godwit.brokers.redis.client.errors import LinkLost, Refused, ServedClient
 from godwit.brokers.redis.client.topology import misplaced
 from godwit.brokers.redis.url import Role, ServerAddress
 
@@ -35,6 +35,13 @@ class ServerInfo(NamedTuple):
     version: str
     mode: str = ""
     waits_for_disks: bool = False
+    client_id: int = 0
+    """The connection's number there."""
+
+    @property
+    def client(self) -> ServedClient:
+        """The connection as this server calls it."""
+        return ServedClient(self.client_id, self.run_id)
 
 
 class RedisConnection(asyncio.BufferedProtocol):
@@ -156,6 +163,8 @@ class RedisConnection(asyncio.BufferedProtocol):
         """Break the connection: those who wait get `error`."""
         if self._lost is None:
             self._lost = error
+            if isinstance(error, LinkLost):
+                error.client = self.server.client
         if self._transport is not None:
             self._transport.abort()
         while self._waiting:
@@ -187,11 +196,17 @@ def greeting(address: ServerAddress) -> list[Sequence[Argument]]:
         commands.append(("ROLE",))
     if address.role is not Role.SENTINEL:
         commands.append(("INFO", "persistence"))
+        commands.append(("CLIENT", "ID"))
     return [*commands, ("INFO", "server")]
 
 
 def greeted(address: ServerAddress, replies: Sequence[Any]) -> ServerInfo:
     """Read the replies to the greeting; refuse a server that is not what it should be."""
+    client_id = 0
+    if address.role is not Role.SENTINEL:
+        *replies, number, info = replies
+        replies.append(info)
+        client_id = number if isinstance(number, int) else 0  # an account may not be allowed to ask
     for reply in replies:
         if isinstance(reply, hiredis.ReplyError):
             raise Refused(str(reply))
@@ -200,7 +215,7 @@ def greeted(address: ServerAddress, replies: Sequence[Any]) -> ServerInfo:
     server = read_info(b"".join(reply for reply in replies[-2:] if isinstance(reply, bytes)).decode())
     if (refusal := misplaced(address.role, server.mode)) is not None:
         raise refusal
-    return server
+    return server._replace(client_id=client_id)
 
 
 def read_info(text: str) -> ServerInfo:

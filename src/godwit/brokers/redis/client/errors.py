@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from godwit.core.errors import BrokerError, BrokerUnavailable, StorageFull
 
 
+class ServedClient(NamedTuple):
+    """A connection as its server calls it, and the run id of that server; both empty when they are not known."""
+
+    id: int = 0
+    run_id: str = ""
+
+
 class LinkLost(Exception):
     """The connection could not be made, or broke; whether the call was carried out is not known."""
+
+    client = ServedClient()
+    """The connection, when it was one: the server may still read what was sent over it."""
 
 
 class Refused(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
@@ -12,8 +13,14 @@ from godwit.brokers.redis.url import ServerAddress
 
 REPLICAS_MS: Final = 5_000
 """How long a publish waits for replicas."""
+_NAME_BYTES: Final = 9
 Now = Callable[[], str]
 """The time that scripts are given: nothing in production, where they ask the server."""
+
+
+def call_name() -> str:
+    """Return a name for one call of a script that must not be carried out twice."""
+    return secrets.token_urlsafe(_NAME_BYTES)
 
 
 def servers_time() -> str:
@@ -39,6 +46,7 @@ class ScriptRunner:
         self.run_packed = servers.run_packed
         self.line = servers.line
         self.ask = servers.ask
+        self.end_client = servers.end_client
         self.ask_each = servers.ask_each
         self.place_of = servers.topology.address_of
 

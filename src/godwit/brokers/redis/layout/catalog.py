@@ -14,7 +14,7 @@ import msgspec
 
 from godwit.brokers.arguments import groups_or_default
 from godwit.brokers.redis.client.connection import Argument
-from godwit.brokers.redis.client.script_runner import ScriptRunner, answered
+from godwit.brokers.redis.client.script_runner import ScriptRunner, answered, call_name
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.partitions import LaidMessages, share
 from godwit.brokers.redis.layout.queue_config import QueueConfig, laid_out, read_queue_config
@@ -236,7 +236,9 @@ class Catalog:
         left = [spec for one, spec in present.groups.items() if one not in gone]
         blocks = (key for one in gone for key in keys.block(name, one, partition))
         names = (*keys.step(name, partition), *keys.arrivals(name, partition), *blocks)
-        arguments: list[Argument] = [present.version, group or "", msgspec.json.encode(left), actor or "", *gone]
+        arguments: list[Argument] = [
+            present.version, group or "", msgspec.json.encode(left), actor or "", *gone, call_name(),
+        ]  # fmt: skip
         answer = await self._reach.run("remove", name, names, arguments)
         return bool(answer[0] != STALE)
 

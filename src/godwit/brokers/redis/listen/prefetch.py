@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from godwit.brokers.contract import Delivery
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.redis.client.connection import Argument, ServerInfo
+from godwit.brokers.redis.client.errors import ServedClient
 from godwit.brokers.redis.pull import PULL_ONE, Pulled, PullOrder, RedisPuller
 from godwit.core.fault_points import fault_point
 
@@ -28,6 +29,7 @@ class ParkedPull(NamedTuple):
     order: PullOrder
     token: str
     command: Sequence[Argument]
+    client: ServedClient
 
 
 class PrefetchedPulls:
@@ -38,7 +40,7 @@ class PrefetchedPulls:
         taker: RedisPuller,
         *,
         hand_back: Callable[[Sequence[Delivery]], None],
-        lost: Callable[[PullOrder, str], None],
+        lost: Callable[[PullOrder, str, ServedClient], None],
     ) -> None:
         self._taker, self._hand_back, self._lost = taker, hand_back, lost
         self._kept: dict[PullOrder, tuple[float, list[Delivery]]] = {}
@@ -48,7 +50,7 @@ class PrefetchedPulls:
         """Return a pull for a listener, ready to be sent."""
         token, command = self._taker.waiting(order, server.run_id)
         fault_point(PULL_ONE.before)
-        return ParkedPull(listener, order, token, command)
+        return ParkedPull(listener, order, token, command, server.client)
 
     def read(self, parked: ParkedPull, reply: Any) -> Pulled | None:
         """Return what a pull found, or None when it did not look."""
@@ -98,7 +100,7 @@ class PrefetchedPulls:
 
     def lost(self, parked: ParkedPull) -> None:
         """Look after a pull whose connection broke: it may have leased something."""
-        self._lost(parked.order, parked.token)
+        self._lost(parked.order, parked.token, parked.client)
 
     def _look(self) -> None:
         """Hand back what no pull asked for; one timer for all."""

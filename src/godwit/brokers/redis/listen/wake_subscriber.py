@@ -137,12 +137,12 @@ class WakeSubscriber:
             try:
                 async with asyncio.timeout(_DEAF_SECONDS):
                     replies = await link.send(*commands)
+                    if len(replies) > 1 and str(replies[1]).startswith("NOSCRIPT"):
+                        await link.send(("SCRIPT", "LOAD", PULL_ONE.source))
             except TimeoutError:
                 raise LinkLost("the server has stopped answering") from None
             if isinstance(replies[0], hiredis.ReplyError):
                 raise Refused(str(replies[0]))
-            if len(replies) > 1 and str(replies[1]).startswith("NOSCRIPT"):
-                await link.send(("SCRIPT", "LOAD", PULL_ONE.source))
 
     def _take(self, reply: Any) -> None:
         """Wake for a marker as soon as it is read, a turn of the loop before its call returns."""

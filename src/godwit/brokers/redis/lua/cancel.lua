@@ -1,12 +1,14 @@
 -- Delete the waiting copies of a message in one group, looking through at most 1,000 copies per call.
 --
 -- KEYS   1 meta, 2 journal, then the group's 15 keys
--- ARGV   1 time, 2 queue, 3 group, 4 message id, 5 where to go on: '' to begin, or what the call before gave, 6 the actor or ''
+-- ARGV   1 time, 2 queue, 3 group, 4 message id, 5 where to go on: '' to begin, or what the call before gave, 6 the
+--        actor or '', 7 the call's name (see _receipt.lua)
 -- Gives  {copies deleted, where to go on}; the second is '' when all was looked through.
 -- Works above maxmemory.
 local fields = {'g:' .. ARGV[3]}
 --@include _step
 --@include _copies
+--@include _receipt
 local b, name, wanted, from = 2, ARGV[3], ARGV[4], ARGV[5]
 local LOOK = 1000
 if not gauge(b, name, kept[4]) then return {0, ''} end
@@ -60,5 +62,7 @@ for n, c in ipairs(found) do
   rows[n] = '\146' .. pack(wanted, c.seq)
 end
 write('cancelled', name, nil, depth(b), rows, nil, text(ARGV[6]))
+local answer = {#rows, place == '' and '' or place .. where}
+if #rows > 0 then receipt(answer) end
 save()
-return {#rows, place == '' and '' or place .. where}
+return answer

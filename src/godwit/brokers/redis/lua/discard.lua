@@ -2,13 +2,15 @@
 --
 -- KEYS   1 meta, 2 journal, then 15 keys for each group
 -- ARGV   1 time, 2 queue, 3 the queue they went to ('' when they are just deleted), 4 number of groups, 5 number of
---        letters, 6 the actor or '', then the groups' names, then per letter: number of its group, its number
+--        letters, 6 the actor or '', then the groups' names, then per letter: number of its group, its number; last the
+--        call's name (see _receipt.lua)
 -- Gives  the indexes (from 1) of letters that do not exist.
 -- Works above maxmemory.
 local fields = {}
 for g = 1, tonumber(ARGV[4]) do fields[g] = 'g:' .. ARGV[6 + g] end
 --@include _step
 --@include _copies
+--@include _receipt
 local target, groups, n = text(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 local missing, order, rows = {}, {}, {}
@@ -33,5 +35,6 @@ end
 for _, g in ipairs(order) do
   write('discarded', ARGV[6 + g], nil, depth(2 + (g - 1) * BLOCK), rows[g], nil, text(ARGV[6]))
 end
+receipt(missing)
 save()
 return missing

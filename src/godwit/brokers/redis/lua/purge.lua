@@ -1,12 +1,13 @@
 -- Delete everything that waits in one group: not what is leased or dead.
 --
 -- KEYS   1 meta, 2 journal, then the group's 15 keys
--- ARGV   1 time, 2 queue, 3 group, 4 the actor or ''
+-- ARGV   1 time, 2 queue, 3 group, 4 the actor or '', 5 the call's name (see _receipt.lua)
 -- Gives  how many copies were deleted. Takes about 2 us of the server's time for each.
 -- Works above maxmemory.
 local fields = {'g:' .. ARGV[3]}
 --@include _step
 --@include _copies
+--@include _receipt
 local b, name = 2, ARGV[3]
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 local held = gauge(b, name, kept[4])
@@ -53,5 +54,6 @@ if count > 0 then
   held.depth, held.bytes = held.depth - count, held.bytes - bytes
   write('purged', name, nil, depth(b), {'\147' .. pack(count, lowest, highest)}, nil, text(ARGV[4]))
 end
+if count > 0 then receipt(count) end
 save()
 return count

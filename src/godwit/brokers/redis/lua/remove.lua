@@ -2,12 +2,13 @@
 --
 -- KEYS   1 meta, 2 journal, 3 dedup0, 4 dedup1, 5 later, 6 inbox, then 15 keys for each group to go
 -- ARGV   1 time, 2 queue, 3 version expected, 4 the group, or '' for the queue, 5 the groups left as JSON, 6 the
---        actor or '', then the names of the groups to go
+--        actor or '', then the names of the groups to go, last the call's name (see _receipt.lua)
 -- Gives  {'stale'} when the version is another, else {'ok', new version}.
 -- Works above maxmemory. Takes about 1 us of the server's time for each copy.
 local fields = {'spec'}
 --@include _step
 --@include _copies
+--@include _receipt
 if not kept[4] or version ~= ARGV[3] then return {'stale'} end
 redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
 local group, count, lowest, highest = ARGV[4], 0, nil, nil
@@ -34,7 +35,7 @@ local function seq_in(value)
   return number
 end
 
-for g = 1, #ARGV - 6 do
+for g = 1, #ARGV - 7 do
   local b = 6 + (g - 1) * BLOCK
   for lane = 0, 3 do
     all_in(KEYS[b + LANE + lane], function(entry) return parse_entry(lane, entry[1], entry[2][2]).seq end)
@@ -59,5 +60,6 @@ else
   write('group_removed', group, nil, 0, row, nil, text(ARGV[6]))
 end
 local next_version = count_up(meta, 'v', 1)
+receipt({'ok', next_version})
 save()
 return {'ok', next_version}

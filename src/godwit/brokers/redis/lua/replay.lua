@@ -2,8 +2,9 @@
 --
 -- KEYS   1 meta, 2 journal, then 15 keys for each group
 -- ARGV   1 time, 2 queue, 3 `check` to look for room only, else `do`, 4 number of groups, 5 max_size, 6 max_bytes (0: no
---        limit), 7 number of lanes, 8 1 when the journal keeps bodies, 9 number of letters, 10 the actor or '', then the groups' names,
---        then per letter: number of its group, its number. No letter twice.
+--        limit), 7 number of lanes, 8 1 when the journal keeps bodies, 9 number of letters, 10 the actor or '', then the
+--        groups' names, then per letter: number of its group, its number; last the call's name (see _receipt.lua). No
+--        letter twice.
 -- Gives  {'full', group, limit} when a group is full: nothing has changed then. Else {'ok', indexes (from 1) of letters
 --        that do not exist}.
 -- Begins with a command that is refused above maxmemory.
@@ -11,6 +12,7 @@ local fields = {}
 for g = 1, tonumber(ARGV[4]) do fields[g] = 'g:' .. ARGV[10 + g] end
 --@include _step
 --@include _copies
+--@include _receipt
 local checking, groups, max_size, max_bytes = ARGV[3] == 'check', tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local lanes, bodies, n = tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
 local function answer_of(missing)
@@ -70,5 +72,6 @@ for _, g in ipairs(order) do
   end
   write('replayed', ARGV[10 + g], nil, depth(b), rows, nil, text(ARGV[10]))
 end
+receipt(answer_of(missing))
 save()
 return answer_of(missing)

@@ -1,9 +1,10 @@
--- Small values with versions and ttls: key -> MessagePack [version, until, value], with their keys in order beside them,
+-- Small values with versions and ttls: key -> MessagePack [version, until, value, who wrote it], with their keys in order beside them,
 -- so that whoever looks for some of them does not read what others keep here.
 --
 -- KEYS   1 the values (a hash: `k` and the key, and `version`, the newest of all), 2 their keys in order, 3 when they end
 -- ARGV   1 time in ms (empty: the server's own), 2 get | put | delete | scan | clear | forget, 3 key, prefix or first key,
---        then for put: the value, the version expected ('' when it must be missing), ttl in ms ('' for ever);
+--        then for put: the value, the version expected ('' when it must be missing), ttl in ms ('' for ever), the
+--        call's name: sent again because its reply was lost, it gets the version of its first run;
 --        for scan: where to begin ([key or, beyond it, (key), how many at most (-1: all); for clear: the key to stop
 --        before, how many at most; for forget: how many at most. What is put below gate/ (claims, pauses, breakers: what
 --        brings a full server down again) works above maxmemory.
@@ -62,6 +63,7 @@ if what == 'get' then
   return entry and {entry[1], entry[3]} or false
 elseif what == 'put' then
   local entry = alive(key)
+  if entry and entry[4] == ARGV[7] then return entry[1] end
   if (entry and string.format('%.0f', entry[1]) or '') ~= ARGV[5] then return false end
   if string.sub(key, 1, 5) == 'gate/' then redis.call('HDEL', VALUES, '') end -- allowed above maxmemory; the rest then is
   local version = redis.call('HINCRBY', VALUES, 'version', 1)
@@ -69,7 +71,7 @@ elseif what == 'put' then
   -- The value comes behind what finds it: a script that ends between them has changed nothing that can be seen.
   redis.call('ZADD', NAMES, 0, key)
   if ends > 0 then redis.call('ZADD', ENDS, ends, key) end
-  redis.call('HSET', VALUES, 'k' .. key, cmsgpack.pack({version, ends, ARGV[4]}))
+  redis.call('HSET', VALUES, 'k' .. key, cmsgpack.pack({version, ends, ARGV[4], ARGV[7]}))
   if ends == 0 then redis.pcall('ZREM', ENDS, key) end
   return version
 elseif what == 'delete' then
