@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import time
 from datetime import timedelta
 
 import pytest
@@ -205,24 +202,3 @@ async def test_whoever_waits_for_a_connection_is_served_when_one_before_him_is_c
     first.cancel()
     assert await soon(second, 2) == [b"x"]
     pool.close()
-
-
-async def test_closing_waits_for_no_renewal_that_waits_for_its_server() -> None:
-    with redis_server() as server:
-        broker = RedisBroker(server.url)
-        async with broker:
-            await broker.declare(QueueSpec(name="orders"))
-            await broker.publish([seal(Message(queue="orders"))])
-            (delivery,) = await broker.pull("orders", "default", worker="w", limit=5, lease=LEASE)
-            assert await asyncio.to_thread(broker.extend_now, [delivery.ack_id], LEASE) == []
-            os.kill(server.pid, signal.SIGSTOP)
-            try:
-                renewing = asyncio.create_task(asyncio.to_thread(broker.extend_now, [delivery.ack_id], LEASE))
-                await eventually(broker._renewer._lock.locked, what="the renewal is under way")
-                began = time.monotonic()
-                await broker.close()
-                assert time.monotonic() - began < 2
-                with pytest.raises(BrokerClosed):
-                    await soon(renewing, 2)
-            finally:
-                os.kill(server.pid, signal.SIGCONT)

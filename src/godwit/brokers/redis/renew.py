@@ -172,7 +172,7 @@ class ThreadConnection:
     def interrupt(self) -> None:
         """Let a thread that waits for a reply wait no longer; it closes the connection."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not TLS's: that is its reader's alone
 
     def close(self) -> None:
         """End it."""
