@@ -26,7 +26,8 @@ from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import QueueSpec
 from tests.servers.processes import HOST
 from tests.servers.redis import RedisServer, fresh, redis_server
-from tests.waiting import calm, eventually, soon
+from tests.steal_time import calm
+from tests.waiting import eventually, soon
 
 Q, G = QueueName("orders"), GroupName("default")
 LEASE, NOW = timedelta(seconds=60), timedelta(0)
