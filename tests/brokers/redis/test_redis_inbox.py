@@ -16,7 +16,7 @@ from godwit.core.errors import BrokerUnavailable, QueueFull
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.chunks import decode_chunk
 from godwit.core.messages.envelope import seal
-from godwit.core.messages.message import Message
+from godwit.core.messages.message import Message, MessageMetadata
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import RedisServer, fresh
 from tests.waiting import eventually, soon
@@ -75,6 +75,29 @@ async def test_fields_of_the_entry_become_fields_of_the_message() -> None:
         assert (await broker.stats())[0].duplicates == 1
 
 
+async def test_the_fields_that_the_specification_adds_make_a_message_with_its_metadata() -> None:
+    server = fresh()
+    metadata = {
+        "correlationId": "n-7", "userId": "u-1", "source": "orchestrator", "version": "1.0",
+        "contentType": "application/json", "encoding": None, "headers": {"tenant": "acme"}, "tries": 3,
+    }  # fmt: skip
+    async with RedisBroker(server.url) as broker:
+        await broker.declare(QueueSpec(name=STREAM), [GroupSpec(name=GROUP)])
+        words = ("type", "email", "priority", "90", "payload", '{"to": "a@b.c"}', "metadata", json.dumps(metadata))
+        redis_cli(server, "XADD", STREAM, "*", *words)
+        redis_cli(server, "XADD", STREAM, "*", "data", "1", "metadata", "null")
+        redis_cli(server, "XADD", STREAM, "*", "data", "2", "metadata", '{"user_id": "u-2"}')
+        first, second, third = sorted(await collected(broker), key=lambda one: -one.envelope.priority)
+        assert (first.envelope.type, first.envelope.priority) == ("email", 90)
+        assert first.open().payload == {"to": "a@b.c"}
+        assert first.open().metadata == MessageMetadata(
+            correlation_id="n-7", user_id="u-1", source="orchestrator", headers={"tenant": "acme", "tries": "3"}
+        )
+        assert second.open().metadata == MessageMetadata()
+        assert third.open().metadata == MessageMetadata(user_id="u-2")
+        assert await broker.dead_letters.page(STREAM) == []
+
+
 async def test_a_pull_that_waits_gets_what_is_added_meanwhile() -> None:
     server = fresh()
     async with RedisBroker(server.url) as broker:
@@ -90,6 +113,9 @@ async def test_a_pull_that_waits_gets_what_is_added_meanwhile() -> None:
 @pytest.mark.parametrize(
     "fields",
     [("data", "{not json"), ("data", "1", "payload", "2"), ("body", "1"), ("data", "1", "colour", "red"),
+     ("data", "1", "metadata", "[1]"),
+     ("data", "1", "metadata", '{"userId": 1}'), ("data", "1", "metadata", '{"headers": [1], "more": 1}'),
+     ("data", "1", "metadata", "{not json"),
      ("data", "1", "priority", "high"), ("data", "1", "id", "with space"), ("data", b"\xff\x00".decode("latin-1"))],
 )  # fmt: skip
 async def test_an_entry_that_cannot_be_read_is_a_dead_letter_with_its_fields(fields: tuple[str, ...]) -> None:

@@ -1,12 +1,15 @@
 """The inbox: what producers in other languages add with plain XADD becomes messages of the queue.
 
-An entry holds `payload` or `data`, a JSON text, and may hold `id`, `type`, `priority` (0 to 100) and `ordering_key`.
+An entry holds `payload` or `data`, a JSON text, and may hold `id`, `type`, `priority` (0 to 100), `ordering_key` and
+`metadata`, a JSON object whose names are written as in JavaScript or as in Python (`userId`, `user_id`); names that
+metadata has not are kept in its headers.
 Entries are moved by the publish script, where limits, deduplication, groups and journal apply; one that cannot be read
 becomes a dead letter of every group, with its fields as they came.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import blake2s
@@ -22,7 +25,7 @@ from godwit.brokers.redis.publish.publisher import RedisPublisher
 from godwit.core.error_text import error_text
 from godwit.core.errors import GodwitError, InvalidMessage, PartialPublish, QueueFull
 from godwit.core.messages.envelope import Envelope, seal
-from godwit.core.messages.message import Message
+from godwit.core.messages.message import Message, MessageMetadata
 from godwit.core.names import QueueName
 
 SPOILED: Final = "godwit.inbox.spoiled"
@@ -32,7 +35,13 @@ KEPT_NAME: Final = 200
 KEPT_BYTES: Final = 50_000
 """How much is kept of an entry that cannot be read: its beginning, and how long it was."""
 LONGEST_IN_ID: Final = 190
-_FIELDS: Final = frozenset({"payload", "data", "id", "type", "priority", "ordering_key"})
+_FIELDS: Final = frozenset({"payload", "data", "id", "type", "priority", "ordering_key", "metadata"})
+_METADATA: Final = {
+    alias: name
+    for name in MessageMetadata.__struct_fields__
+    for alias in (name, re.sub("_(.)", lambda found: found[1].upper(), name))
+}
+"""The fields of metadata by both of their names."""
 
 
 class Inbox:
@@ -117,8 +126,24 @@ def _message(queue: QueueName, entry: str, fields: dict[str, bytes]) -> Message:
     given.update((name, fields[name].decode()) for name in ("id", "type", "ordering_key") if name in fields)
     if "priority" in fields:
         given["priority"] = int(fields["priority"])
+    if "metadata" in fields:
+        given["metadata"] = _metadata(msgspec.json.decode(fields["metadata"], type=dict[str, Any] | None))
     payload = msgspec.json.decode(fields.get("payload", fields.get("data", b"")))
     return Message(**given, queue=queue, payload=payload)
+
+
+def _metadata(fields: dict[str, Any] | None) -> MessageMetadata:
+    known: dict[str, Any] = {}
+    more: dict[str, str] = {}
+    for name, value in (fields or {}).items():
+        if name in _METADATA:
+            known[_METADATA[name]] = value
+        else:
+            more[name] = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    headers = known.get("headers", {})
+    if more and isinstance(headers, dict):
+        known["headers"] = more | headers
+    return msgspec.convert({name: value for name, value in known.items() if value is not None}, MessageMetadata)
 
 
 def _spoiled(queue: QueueName, entry: str, fields: dict[str, bytes], problem: str) -> Message:
