@@ -9,6 +9,7 @@ from tests.mutants.plant import Mutant
 REMOVED: Final = "tests/brokers/redis/test_redis_removed_queues.py::"
 LOST: Final = "tests/brokers/redis/test_redis_lost_replies.py::"
 UPKEEP: Final = "tests/brokers/redis/test_redis_upkeep.py::"
+AWAY: Final = "tests/brokers/redis/topologies/test_one_away.py::"
 CONNECTIONS: Final = "tests/brokers/redis/test_redis_connections.py::"
 
 MUTANTS: Final = (
@@ -99,5 +100,27 @@ MUTANTS: Final = (
         old="            if time.monotonic() >= until:\n",
         new="            if False:\n",
         tests=(f"{UPKEEP}test_inboxes_that_do_not_end_leave_the_rest_of_a_round_its_turn",),
+    ),
+    Mutant(
+        name="redis client: without the server of the list of queues there are none",
+        file="brokers/redis/layout/queue_list.py",
+        old="            if before is None:\n                raise\n",
+        new="            raise\n",
+        tests=(f"{AWAY}test_one_master_that_is_gone_stops_no_queue_of_the_others[godwit:queues]",),
+    ),
+    Mutant(
+        name="redis client: nobody maintains what is left of a cluster without the shared values",
+        file="runtime/worker/maintenance.py",
+        old="        except BrokerUnavailable:\n            return True\n",
+        new="        except BrokerUnavailable:\n            return False\n",
+        tests=(f"{AWAY}test_one_master_that_is_gone_stops_no_queue_of_the_others[godwit:{{#shared}}:values]",),
+    ),
+    Mutant(
+        name="redis client: a refusal while connecting is no error of the library",
+        file="brokers/redis/client/client.py",
+        old="            except Refused as error:  # by a server that was connected to just now\n"
+        "                failure = error\n",
+        new="",
+        tests=(f"{CONNECTIONS}test_a_password_that_was_changed_meanwhile_is_an_error_of_the_library",),
     ),
 )

@@ -202,3 +202,14 @@ async def test_whoever_waits_for_a_connection_is_served_when_one_before_him_is_c
     first.cancel()
     assert await soon(second, 2) == [b"x"]
     pool.close()
+
+
+async def test_a_password_that_was_changed_meanwhile_is_an_error_of_the_library() -> None:
+    with redis_server() as server:
+        async with RedisBroker(server.url) as broker:
+            await broker.declare(QueueSpec(name="orders"))
+            with server.client() as client:
+                client.config_set("requirepass", "secret")
+                client.client_kill_filter(_type="normal")
+            with pytest.raises(BrokerUnavailable, match="REDIS_PASSWORD"):
+                await broker.stats()

@@ -123,9 +123,9 @@ class RedisJournal:
     async def trim_all(self, specs: Mapping[QueueName, QueueSpec]) -> int:
         """Drop what journals need not keep; that of removed queues now and then, by the default rules."""
         dropped = await self._trim(await self._shards_of(specs), specs)
-        await self._catalog.set_removed_aside()
         for name in await self._catalog.list.due():
             dropped += await self._trim_removed(name, specs)
+        await self._catalog.set_removed_aside()
         return dropped
 
     async def _trim_removed(self, name: QueueName, specs: Mapping[QueueName, QueueSpec]) -> int:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from godwit.brokers.contract import Broker, SharedEntry
+from godwit.core.errors import BrokerUnavailable
 from godwit.core.shared_keys import MAINTENANCE
 from godwit.runtime.leader import LeaderClaim
 
@@ -45,10 +46,17 @@ class Maintenance:
 
     async def tick(self) -> None:
         """Maintain the broker, unless another process was faster to claim it."""
-        if not self._broker.care_is_shared or await self._claim.hold():
+        if not self._broker.care_is_shared or await self._claimed():
             await self._broker.maintain()
         else:
             self._ours.clear()  # until another process finds it unclaimed
+
+    async def _claimed(self) -> bool:
+        """Say whether it falls to this process: also when the claim is out of reach, with a part of a cluster."""
+        try:
+            return await self._claim.hold()
+        except BrokerUnavailable:
+            return True
 
     async def release(self) -> None:
         """Leave it to the others."""

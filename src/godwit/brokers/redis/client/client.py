@@ -286,6 +286,8 @@ class RedisClient:
                 failure = error
                 if not again:
                     raise unavailable(self.shown, error) from error
+            except Refused as error:  # by a server that was connected to just now
+                failure = error
             if failure is None:
                 fault_point(f"redis.after_{name}")
                 return call.replies
