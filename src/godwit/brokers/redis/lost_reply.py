@@ -8,10 +8,8 @@ from typing import Final
 import msgspec
 
 from godwit.brokers.redis.client.connection import Argument
-from godwit.brokers.redis.client.errors import LinkLost
 from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.layout import keys
-from godwit.core.errors import BrokerUnavailable
 from godwit.core.journal.chunks import decode_chunk
 from godwit.core.journal.vocabulary import LAYOUTS, Event
 
@@ -19,11 +17,11 @@ ENDS: Final = frozenset({Event.ACKED, Event.NACKED, Event.POSTPONED, Event.DEAD_
 _PAGE: Final = 200
 _MOST_PAGES: Final = 50
 """How far back it is looked: to 10,000 steps of the queue."""
-_PLAIN: Final = b"\x9a\x01"
-"""How chunks begin that are stored as the journal gives them; those of deliveries and arrivals are not needed."""
+_PLAIN: Final = 1
+"""The layout of chunks that are stored as the journal gives them; those of deliveries and arrivals are not needed."""
 
 
-async def run_settlement(
+async def settle_again(
     reach: ScriptRunner,
     name: str,
     shard: tuple[str, int],
@@ -31,15 +29,8 @@ async def run_settlement(
     arguments: Sequence[Argument],
     members: Sequence[tuple[str, frozenset[Event]]],
 ) -> list[int]:
-    """Run a script that settles `members`, each with the events that tell of it; return the indexes refused."""
-    try:
-        answer: list[int] = await reach.run(name, shard[0], names, arguments, again=False)
-    except BrokerUnavailable as error:
-        if not isinstance(error.__cause__, LinkLost):
-            raise
-    else:
-        return answer
-    answer = await reach.run(name, shard[0], names, arguments)
+    """Run a script again that settles `members`, each with the events that tell of it; return the indexes refused."""
+    answer: list[int] = await reach.run(name, shard[0], names, arguments)
     if not answer:
         return answer
     ended = await _ended(reach, shard, {members[index - 1][0] for index in answer})
@@ -69,7 +60,7 @@ async def _ended(reach: ScriptRunner, shard: tuple[str, int], members: Collectio
 
 
 def _ends(stored: bytes, members: Collection[str]) -> dict[str, Event]:
-    if not stored.startswith(_PLAIN):
+    if stored[1] != _PLAIN:
         return {}
     try:
         chunk = decode_chunk(stored)

@@ -9,12 +9,14 @@ from typing import Final, NamedTuple
 
 from godwit.brokers.contract import Ack, GiveUp, HandBack, Nack, Postpone, Settlement
 from godwit.brokers.redis.client.connection import Argument
+from godwit.brokers.redis.client.errors import LinkLost
 from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.layout.codec import ack_row, error_text, packed
 from godwit.brokers.redis.lease_cache import CachedLease, LeaseCache
-from godwit.brokers.redis.lost_reply import run_settlement
+from godwit.brokers.redis.lost_reply import settle_again
 from godwit.core.clock import milliseconds
+from godwit.core.errors import BrokerUnavailable
 from godwit.core.failures.failure import ProcessingError, remembered
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import AckId, is_name
@@ -162,7 +164,7 @@ class RedisSettler:
             group, held[0].worker, len(held), total, b"".join(rows), packed(lengths), *members, *refs,
         ]  # fmt: skip
         wanted = [(member, ENDS[Ack]) for member in members]
-        answer = await run_settlement(self._reach, "ack", (queue, partition), names, arguments, wanted)
+        answer = await self._run("ack", (queue, partition), names, arguments, wanted)
         return [start + index - 1 for index in answer]
 
     async def _settle(self, shard: Shard, aimed: Sequence[LeaseAim], settlements: Sequence[Settlement]) -> list[int]:
@@ -175,8 +177,25 @@ class RedisSettler:
         blocks = (key for group in groups for key in keys.block(queue, group, partition))
         names = (*keys.step(queue, partition), *blocks)
         wanted = [(aim.member, ENDS[type(settlements[aim.place])]) for aim in aimed]
-        answer = await run_settlement(self._reach, "settle", shard, names, arguments, wanted)
+        answer = await self._run("settle", shard, names, arguments, wanted)
         return [aimed[index - 1].place for index in answer]
+
+    async def _run(
+        self,
+        name: str,
+        shard: Shard,
+        names: Sequence[str],
+        arguments: Sequence[Argument],
+        wanted: Sequence[tuple[str, frozenset[Event]]],
+    ) -> list[int]:
+        """Run a script that settles; a reply that was lost says nothing of what it did."""
+        try:
+            answer: list[int] = await self._reach.run(name, shard[0], names, arguments, again=False)
+        except BrokerUnavailable as error:
+            if not isinstance(error.__cause__, LinkLost):
+                raise
+            return await settle_again(self._reach, name, shard, names, arguments, wanted)
+        return answer
 
     async def extend(self, ack_ids: Sequence[AckId], lease_ms: int) -> list[AckId]:
         """Let leases end `lease_ms` from now; return the ack ids refused, in the order of the call."""
