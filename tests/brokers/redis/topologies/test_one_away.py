@@ -38,8 +38,8 @@ def message(queue: QueueName) -> Envelope:
 
 
 @asynccontextmanager
-async def filled(cluster: RedisCluster) -> AsyncIterator[tuple[RedisBroker, dict[RedisServer, list[QueueName]]]]:
-    """Have a queue with a delayed message on each master."""
+async def filled(cluster: RedisCluster) -> AsyncIterator[tuple[RedisBroker, dict[int, list[QueueName]]]]:
+    """Have queues with a delayed message on each master; give their names by its port."""
     await eventually(lambda: all("cluster_state:ok" in ask(server, "CLUSTER", "INFO") for server in cluster.masters))
     async with RedisBroker(cluster.url, patience=timedelta(milliseconds=500)) as broker:
         homes: dict[int, list[QueueName]] = {}
