@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,12 @@ def python_says(code: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml"])
-def test_no_address_of_a_server_is_in_the_packaging(name: str) -> None:
-    assert re.findall(r".*(?:https?:|file:|://).*", (ROOT / name).read_text(encoding="utf-8")) == []
+def test_no_address_of_a_server_is_in_the_packaging_but_the_projects_own(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found = re.findall(r".*(?:https?:|file:|://).*", text)
+    own = tomllib.loads(text)["project"]["urls"] if name == "pyproject.toml" else {}
+    assert found == [f'{label} = "{address}"' for label, address in own.items()]
+    assert all(address.startswith(own["Homepage"]) for address in own.values())
 
 
 def test_every_locked_package_carries_a_hash() -> None:
@@ -102,3 +107,5 @@ def test_the_readme_shows_the_two_commands_early() -> None:
     start = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40]
     assert "./dev run" in "\n".join(start)
     assert "./dev test" in "\n".join(start)
+    example = "\n".join(start).partition("```python\n")[2].partition("```")[0]
+    assert 5 < len([line for line in example.splitlines() if line]) <= 15

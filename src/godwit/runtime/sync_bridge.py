@@ -120,10 +120,13 @@ class SyncBridge:
         """
         refuse_asynchronous(connection)
         urls = (self._manager.settings.broker_url, self._manager.settings.store_url or "")
-        if not self._store_opened and is_in_transaction(connection) and any(url.startswith("sqlite:") for url in urls):
+        if self._store_opened:
+            return
+        if not is_in_transaction(connection) or not any(url.startswith("sqlite:") for url in urls):
+            self.open()
+        elif self._manager.opened.loop is None:
             allowed = "before the first transaction: call mq.sync.open() when the program starts"
             raise InvalidSetting("the manager's opening", "inside a transaction", allowed)
-        self.open()
 
     def run(self, coroutine: Coroutine[Any, Any, T], name: str = "run") -> T:
         """Run a coroutine, such as `mq.scheduler.get(id)`, and return its result."""

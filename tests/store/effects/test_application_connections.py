@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 from pathlib import Path
@@ -144,3 +145,21 @@ def test_the_bridge_refuses_asynchronous_connections(harness: StoreHarness, tmp_
         mq.sync.run(connection.close())
     finally:
         mq.sync.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+async def test_a_handlers_thread_uses_the_outbox_of_the_open_manager_inside_a_transaction(
+    harness: StoreHarness, tmp_path: Path
+) -> None:
+    def sell() -> None:
+        with contextlib.closing(sqlite3.connect(harness.url.removeprefix("sqlite:///"))) as file:
+            file.execute("BEGIN IMMEDIATE")
+            mq.sync.outbox(file).enqueue(Message(id="sale-8", queue="orders"))
+            file.commit()
+
+    mq = MessageQueueManager.from_url(f"sqlite:///{tmp_path}/queues.db", store=harness.open())
+    async with mq:
+        assert mq.store is not None
+        await mq.store.ping()
+        await asyncio.to_thread(sell)
+    assert [row["message_id"] for row in await rows(harness.url, "SELECT * FROM outbox")] == ["sale-8"]
