@@ -54,15 +54,15 @@ MUTANTS: Final = (
     Mutant(
         name="journal: SQLite gives every message of a run the marks of none",
         file="brokers/sqlite/layout/arrival_rows.py",
-        old="*(message[MARKS:] or NO_MARKS),",
-        new="*NO_MARKS,",
+        old="NO_MARKS if len(message) == MARKS else message[MARKS:]",
+        new="NO_MARKS",
         tests=conformance("sqlite", (MARKS,)),
     ),
     Mutant(
         name="journal: a brief row on Redis has no room for marks alone",
         file="brokers/redis/layout/compact_chunks.py",
-        old="lineage = (*end, *_MISSING[len(end)])",
-        new="lineage = (*end[:4], *_MISSING[4]) if end else _MISSING[0]",
+        old="lineage = (*end, *_MISSING[len(end)]) if end",
+        new="lineage = (*end[:4], *_MISSING[4]) if end",
         tests=conformance("redis", (f"{MIXED}[off]",)),
     ),
     Mutant(

@@ -16,7 +16,8 @@ from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.maintain import forgives_many, has_expired, maintain_group
 from godwit.core.journal.rows import JournalRow, delivered_row
 from godwit.core.journal.vocabulary import Event
-from godwit.core.names import AckId, GroupName, QueueName
+from godwit.core.messages.envelope import Envelope
+from godwit.core.names import GroupName, QueueName
 from godwit.core.queues import LOWEST_FIRST_EVERY
 
 SELECT_RUNS: Final = "SELECT last, n FROM broker_runs WHERE last > ? AND last < ? ORDER BY last"
@@ -194,15 +195,16 @@ def _describe(
     """Add new leases to the answer for the worker and to the journal."""
     prefix, name, group_name = group.ack_prefix, group.queue.name, group.name
     for one, lease in zip(block, leases, strict=True):
+        message = one[1]
         place, _, seq, id, type, lane, key, _, attempt, failures, crashes, ready_at, _, errors, until, _ = lease  # noqa: A001
         token = f"{mark}{number + place:x}"
         history = decode_errors(errors) if errors is not None else ()
         deliveries.append(
             Delivery(
-                AckId(prefix + token),
+                prefix + token,  # type: ignore[arg-type]  # an AckId, without its call
                 name,
                 group_name,
-                envelope_of(one[1]),
+                Envelope(*message[:ENVELOPE_FIELDS]) if len(message) == MARKS else envelope_of(message),
                 seq,
                 attempt,
                 failures,

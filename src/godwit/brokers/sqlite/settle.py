@@ -88,9 +88,8 @@ class Addresses:
         if not ack_id.isascii():
             return None  # all of ours are
         prefix, _, token = ack_id.rpartition("#")
-        if prefix in self._groups:
-            group = self._groups[prefix]
-        else:
+        group = self._groups.get(prefix)
+        if group is None and prefix not in self._groups:
             group, _ = self._work.addressed(ack_id)
             # Another partition, or a stray '#', is no way to write an ack id of ours.
             if group is not None and group.ack_prefix != f"{prefix}#":

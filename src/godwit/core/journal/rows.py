@@ -49,11 +49,20 @@ def arrival_row(
     attributes: str | None,
 ) -> JournalRow:
     """Return the row of a copy that came in, now or for later."""
-    row = (
+    if correlation_id is None and attributes is None:
+        if body is None and schedule_id is None and campaign is None and replay_of is None:
+            return (
+                message_id, publish_seq, copy, copies, type, priority, lane, ordering_key, ready_at, deliver_at,
+                expires_at, size,
+            )  # fmt: skip
+        return (
+            message_id, publish_seq, copy, copies, type, priority, lane, ordering_key, ready_at, deliver_at,
+            expires_at, size, schedule_id, campaign, replay_of, body,
+        )  # fmt: skip
+    return (
         message_id, publish_seq, copy, copies, type, priority, lane, ordering_key, ready_at, deliver_at, expires_at,
-        size,
+        size, schedule_id, campaign, replay_of, body, correlation_id, attributes,
     )  # fmt: skip
-    return row + arrival_end(schedule_id, campaign, replay_of, body, correlation_id, attributes)
 
 
 def arrival_end(

@@ -77,6 +77,11 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     correlation_id: str | None = None
     journal_attributes: str | None = None
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether it has something for the journal that most messages lack."""
+        return self.correlation_id is not None or self.journal_attributes is not None
+
     def expiry_ms(self, ttl_ms: int) -> int:
         """Return when it expires by its own time or the queue's ttl, whichever is earlier; 0 when by neither."""
         own_ms = self.expires_at_ms

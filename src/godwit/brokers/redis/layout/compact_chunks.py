@@ -27,6 +27,7 @@ _DELIVERED: Final = 3
 _SORTED_DIGITS: Final = 16
 _MISSING: Final = {0: (None,) * 6, 4: (None,) * 2, 6: ()}
 """What a row of an arrival leaves out, by the number of values in its lineage."""
+_NO_LINEAGE: Final = _MISSING[0]
 _decode: Final = msgspec.msgpack.Decoder().decode
 
 
@@ -77,7 +78,7 @@ def _arrived(
             continue
         full = []
         for place, (stored, kind, priority, lane, key, expiry, size, *end) in enumerate(rows, number):
-            lineage = (*end, *_MISSING[len(end)])
+            lineage = (*end, *_MISSING[len(end)]) if end else _NO_LINEAGE
             full.append(
                 arrival_row(
                     _id(stored), place, copy, len(names), kind, priority, lane, key, at, None, expiry or None, size,

@@ -52,18 +52,6 @@ class Recipe(msgspec.Struct, frozen=True, array_like=True, gc=False):
 decode_recipe = msgspec.msgpack.Decoder(Recipe).decode
 
 
-def _row(message: Message, copy: int, copies: int, ordered_lane: int | None, *, body: bool) -> JournalRow:
-    """Return one row; an addressed message has a single copy."""
-    addressed = message[GROUP] is not None
-    keyed = ordered_lane is not None and message[KEY] is not None
-    return arrival_row(
-        message[ID], message[SEQ], 0 if addressed else copy, 1 if addressed else copies, message[TYPE],
-        message[PRIORITY], ordered_lane if keyed else message[LANE], message[KEY], message[READY_AT],
-        message[DELIVER_AT], message[EXPIRY], message[SIZE], message[SCHEDULE_ID], message[CAMPAIGN],
-        message[REPLAY_OF], message[BODY] if body else None, *(message[MARKS:] or NO_MARKS),
-    )  # fmt: skip
-
-
 def arrival_rows(
     runs: Sequence[list[Message]],
     group: str,
@@ -74,13 +62,27 @@ def arrival_rows(
     *,
     body: bool,
 ) -> list[JournalRow]:
-    """Return the rows of all copies in these runs that came to a group, in publish order."""
-    rows = [
-        _row(message, copy, copies, ordered_lane, body=body)
-        for messages in runs
-        for message in messages
-        if message[GROUP] in (None, group) and message[SEQ] not in dropped
-    ]
+    """Return the rows of all copies in these runs that came to a group, in publish order.
+
+    An addressed message has a single copy.
+    """
+    rows = []
+    for messages in runs:
+        for message in messages:
+            addressed, key, lane = message[GROUP], message[KEY], message[LANE]
+            if (addressed is not None and addressed != group) or message[SEQ] in dropped:
+                continue
+            which, of = (copy, copies) if addressed is None else (0, 1)
+            correlation_id, attributes = NO_MARKS if len(message) == MARKS else message[MARKS:]
+            rows.append(
+                arrival_row(
+                    message[ID], message[SEQ], which, of, message[TYPE], message[PRIORITY],
+                    lane if ordered_lane is None or key is None else ordered_lane, key, message[READY_AT],
+                    message[DELIVER_AT], message[EXPIRY], message[SIZE], message[SCHEDULE_ID], message[CAMPAIGN],
+                    message[REPLAY_OF], message[BODY] if body else None, correlation_id,
+                    attributes,
+                )
+            )  # fmt: skip
     if len(runs) > 1:
         rows.sort(key=lambda row: row[1])
     return rows

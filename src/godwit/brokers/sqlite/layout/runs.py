@@ -51,11 +51,13 @@ def envelope_of(message: Message) -> Envelope:
 
 def message_of(envelope: Envelope, seq: int, ready_at: int | None, lane: int, expiry: int | None) -> Message:
     """Return a message as it is stored."""
-    fields = astuple(envelope)
-    place = (seq, ready_at, lane, expiry)
-    if envelope.correlation_id is None and envelope.journal_attributes is None:
-        return (*fields[:ENVELOPE_FIELDS], *place)
-    return (*fields[:ENVELOPE_FIELDS], *place, *fields[ENVELOPE_FIELDS:])
+    message = (*astuple(envelope)[:ENVELOPE_FIELDS], seq, ready_at, lane, expiry)
+    return with_marks(message, envelope) if envelope.is_marked else message
+
+
+def with_marks(message: Message, envelope: Envelope) -> Message:
+    """Return a message with what its envelope has for the journal."""
+    return (*message, envelope.correlation_id, envelope.journal_attributes)
 
 
 def find(messages: Sequence[Message], seq: int) -> Message:
