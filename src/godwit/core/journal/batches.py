@@ -71,6 +71,10 @@ UNKNOWN: Final = "unknown"
 """The type of a message whose arrival does not tell it."""
 _STATUS: Final = {event: STATUS_OF[move.target] for event, move in LIFECYCLE.items()}
 _ARRIVAL_WIDTH: Final = LAYOUTS[Event.ENQUEUED].index("body") + 1
+_ACK_WIDTH: Final = LAYOUTS[Event.ACKED].index("result") + 1
+_RETURN_WIDTH: Final = LAYOUTS[Event.NACKED].index("ready_at") + 1
+_DEATH_WIDTH: Final = LAYOUTS[Event.DEAD_LETTERED].index("error_fingerprint") + 1
+"""How many fields of a row are taken: those that were appended later say nothing of the state."""
 _FORMER: Final = LAYOUTS[Event.REPLAYED].index("former_seq")
 
 
@@ -130,7 +134,7 @@ def _move_lease(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
 
 def _ack(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     queue, group, at = chunk.queue, chunk.group or "", chunk.at
-    width = len(LAYOUTS[Event.ACKED])
+    width = _ACK_WIDTH
     total_ms = 0
     for row in rows:
         message_id, seq, _, attempt, failures, crashes, run_ms, _, _, _, result = _filled(row, width)
@@ -149,7 +153,7 @@ def _ack(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
 def _return(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     """Carry out nacks, postponements, leases that ran out and hand-backs: the copy waits again."""
     queue, group, at = chunk.queue, chunk.group or "", chunk.at
-    status, width = _STATUS[chunk.event], len(LAYOUTS[Event.NACKED])
+    status, width = _STATUS[chunk.event], _RETURN_WIDTH
     for row in rows:
         message_id, seq, _, attempt, failures, crashes, run_ms, _, _, _, kind, print_, ready_at = _filled(row, width)[
             :width
@@ -169,7 +173,7 @@ def _bury(batch: Batch, chunk: Chunk, rows: list[list[Any]]) -> None:
     """Carry out dead-lettering and expiry: the copy stays, as a dead letter."""
     queue, group, at = chunk.queue, chunk.group or "", chunk.at
     status = _STATUS[chunk.event]
-    width = len(LAYOUTS[Event.DEAD_LETTERED])
+    width = _DEATH_WIDTH
     for row in rows:
         message_id, seq, _, attempt, failures, crashes, run_ms, type_, _, _, kind, print_ = _filled(row, width)
         copy = _existing(batch, queue, group, seq, message_id)
