@@ -1,22 +1,26 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from godwit.brokers.contract import Ack
 from godwit.brokers.sqlite import SqliteBroker
-from godwit.core.clock import SYSTEM_CLOCK, Clock, ManualClock, from_ms
+from godwit.core.clock import SYSTEM_CLOCK, Clock, ManualClock
+from godwit.core.errors import JournalLost
 from godwit.core.journal.shards import Position, shard_name
 from godwit.core.journal.vocabulary import LAYOUTS, Event
 from godwit.core.messages.envelope import seal_all
 from godwit.core.messages.message import Message
 from godwit.core.queues import GroupSpec, QueueSpec
-from godwit.pipeline.audit.part import FINDINGS_SCHEMA, AuditScope, _findings
-from godwit.pipeline.jobs.audit import AuditResult, AuditSettings, AuditVerdict, audit_in_session
+from godwit.pipeline.audit.verdict import AuditResult, AuditVerdict, ChainCheck
+from godwit.pipeline.jobs.audit import AuditSettings, audit_in_session, verify_chain
 from godwit.pipeline.jobs.run import RunSettings
 from godwit.pipeline.spark.connections import Connections
 from tests.pipeline.journals import WrittenJournal, traffic, url_of
@@ -26,21 +30,26 @@ if TYPE_CHECKING:
 
 
 class Place:
-    """A broker's file, the store in it, and a lake beside it."""
+    """A broker's file, the store in it or in another one, and a lake beside it."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, store: Path | None = None) -> None:
         self.spark, self.path = spark, folder / "godwit.db"
         self.settings = RunSettings(
             broker_url=url_of(self.path),
-            store_url=url_of(self.path),
+            store_url=url_of(store or self.path),
             lake=str(folder / "lake"),
             parts=("archive", "audit"),
             once=True,
         )
 
-    def audit(self, *, live: bool = True, clock: Clock = SYSTEM_CLOCK) -> AuditResult:
+    def audit(self, *, live: bool = True, clock: Clock = SYSTEM_CLOCK, accept_loss: bool = False) -> AuditResult:
+        settings = AuditSettings(run=msgspec.structs.replace(self.settings, accept_loss=accept_loss), live=live)
         with Connections(self.settings.broker_url, self.settings.store_url) as connections:
-            return audit_in_session(self.spark, connections, AuditSettings(run=self.settings, live=live), clock=clock)
+            return audit_in_session(self.spark, connections, settings, clock=clock)
+
+    def verify(self) -> ChainCheck:
+        with Connections(self.settings.broker_url, self.settings.store_url) as connections:
+            return verify_chain(connections, "default")
 
 
 @pytest.fixture
@@ -106,22 +115,160 @@ def test_a_lease_long_past_is_stuck(place: Place) -> None:
 
 
 def test_a_trimmed_journal_is_unknown_and_never_clean(place: Place) -> None:
+    """Old messages wait, and rows of copies that were not followed are no findings; those of known copies are."""
     traffic(place.path, messages=40)
-
-    async def trim() -> None:
-        async with SqliteBroker(place.path) as broker:
-            shard = shard_name("orders")
-            ends = (await broker.journal.shards())[shard]
-            await broker.declare(
-                QueueSpec(name="orders", journal_keep=timedelta(0)), [GroupSpec(name="billing"), GroupSpec(name="mail")]
-            )
-            await broker.journal.commit("test", shard, Position(ends.epoch, ends.first_seq + 50))
-            assert await broker.journal.trim() > 0
-
-    asyncio.run(trim())
+    trim(place.path, "orders", 50)
     found = place.audit(live=False)
     assert found.verdict is AuditVerdict.UNKNOWN
-    assert "what came before is gone" in found.unknown[0]
+    assert "were gone before they were followed" in str(found.unknown[0])
+    assert (found.unknown[0].first_seq, found.coverage.shards["orders#0"].seq) == (1, last_seq(place.path, "orders"))
+    waiting(place.path, "orders", 300, group="billing")
+    old = place.audit()
+    assert (old.verdict, sum(old.counts.values()), old.coverage.level) == (AuditVerdict.UNKNOWN, 0, 1)
+    copy = {"message_id": "w299", "publish_seq": 340, "attempt": 1}
+    written, at_ms = WrittenJournal(place.path), SYSTEM_CLOCK.now_ms()
+    for _ in range(2):
+        for event in (Event.DELIVERED, Event.ACKED):
+            row = [copy.get(name) for name in LAYOUTS[event]]
+            written.append([("orders", at_ms, event, "billing", 1, [row])])
+        doubled = place.audit(live=False)
+    assert [(one.kind, one.what) for one in doubled.findings] == [("duplicated", "deliver of a copy that was unborn")]
+
+
+def trim(path: Path, queue: str, rows: int) -> None:
+    """Let the journal of a queue forget its first rows, and more as whole chunks."""
+
+    async def play() -> None:
+        async with SqliteBroker(path) as broker:
+            ends = (await broker.journal.shards())[shard_name(queue)]
+            await broker.journal.forget("pipeline default")
+            await broker.declare(QueueSpec(name=queue, journal_keep=timedelta(0)))
+            position = Position(ends.epoch, ends.first_seq + rows)
+            await broker.journal.commit("test", shard_name(queue), position)
+            assert await broker.journal.trim() > 0
+
+    asyncio.run(play())
+
+
+def last_seq(path: Path, queue: str) -> int:
+    async def ask() -> int:
+        async with SqliteBroker(path) as broker:
+            return (await broker.journal.shards())[shard_name(queue)].last_seq
+
+    return asyncio.run(ask())
+
+
+def waiting(path: Path, queue: str, messages: int, *, group: str = "default") -> None:
+    """Publish messages that nobody pulls."""
+
+    async def play() -> None:
+        async with SqliteBroker(path) as broker:
+            await broker.declare(QueueSpec(name=queue), [GroupSpec(name=group)])
+            await broker.publish(seal_all([Message(id=f"w{number}", queue=queue) for number in range(messages)]))
+
+    asyncio.run(play())
+
+
+def test_what_the_broker_lost_with_its_journal_is_never_clean(spark: SparkSession, tmp_path: Path) -> None:
+    """One queue is lost beside another, then everything; then new messages take the places of the lost ones."""
+    place = Place(spark, tmp_path, store=tmp_path / "store.db")
+    waiting(place.path, "kept", 50)
+    waiting(place.path, "gone", 20)
+    whole = place.audit()
+    assert (whole.verdict, whole.open, whole.coverage.copies, whole.coverage.compared) == (
+        AuditVerdict.CLEAN,
+        70,
+        70,
+        2,
+    )
+    WrittenJournal(place.path).vanish("gone")
+    with sqlite3.connect(place.path) as connection:
+        connection.execute("DELETE FROM broker_queues WHERE name = 'gone'")
+    one = place.audit()
+    assert (one.verdict, one.counts["lost"]) == (AuditVerdict.UNKNOWN, 0)
+    assert [(span.shard, span.last_seq, span.copies) for span in one.unknown] == [("gone#0", None, 20)]
+    place.path.unlink()
+    flushed = place.audit()
+    assert flushed.verdict is AuditVerdict.UNKNOWN
+    assert {(span.shard, span.copies) for span in flushed.unknown} == {("gone#0", 20), ("kept#0", 50)}
+    waiting(place.path, "kept", 50)
+    with pytest.raises(JournalLost, match="kept#0"):
+        place.audit()
+    anew = place.audit(accept_loss=True)
+    assert (anew.verdict, anew.open, sum(anew.counts.values())) == (AuditVerdict.UNKNOWN, 120, 0)
+    assert {(span.shard, span.copies) for span in anew.unknown} == {("gone#0", 20), ("kept#0", 50)}
+
+
+@pytest.mark.parametrize("grown", [0, 40])
+def test_a_restored_backup_is_never_clean_also_when_it_grew_past_what_was_lost(
+    spark: SparkSession, tmp_path: Path, grown: int
+) -> None:
+    place = Place(spark, tmp_path, store=tmp_path / "store.db")
+    waiting(place.path, "orders", 50)
+    shutil.copy(place.path, tmp_path / "backup.db")
+    waiting(place.path, "orders", 70)  # 50 of them are duplicates
+    assert place.audit().open == 70
+    for file in (place.path, *tmp_path.glob("godwit.db-*")):
+        file.unlink()
+    shutil.copy(tmp_path / "backup.db", place.path)
+    if grown:
+        waiting(place.path, "orders", 50 + grown)
+    with pytest.raises(JournalLost, match="was set back"):
+        place.audit()
+    restored = place.audit(accept_loss=True)
+    assert (restored.verdict, sum(restored.counts.values())) == (AuditVerdict.UNKNOWN, 0)
+    assert sum(span.copies for span in restored.unknown) == (0 if grown else 20)
+    assert "~" in restored.unknown[0].epoch
+    assert place.audit(accept_loss=True).rows == 0
+
+
+def test_what_lies_in_a_gap_is_unknown_until_the_listing_tells(place: Place) -> None:
+    waiting(place.path, "orders", 50)
+    assert place.audit().verdict is AuditVerdict.CLEAN
+
+    async def handle() -> None:
+        async with SqliteBroker(place.path) as broker:
+            for deliveries in [
+                await broker.pull("orders", "default", worker="w", limit=30, lease=timedelta(minutes=1))
+            ]:
+                await broker.settle([Ack(delivery.ack_id) for delivery in deliveries])
+
+    asyncio.run(handle())
+    trim(place.path, "orders", last_seq(place.path, "orders") - 1)
+    waiting(place.path, "orders", 60)
+    found = place.audit(accept_loss=True)
+    assert (found.verdict, sum(found.counts.values())) == (AuditVerdict.UNKNOWN, 0)
+    assert [span.copies for span in found.unknown] == [30]
+    assert "30 copies that were open before ended there or are lost" in str(found.unknown[0])
+
+
+def test_a_purge_and_a_removal_end_what_is_leased_or_dead_as_well(place: Place) -> None:
+    leased(place.path)
+
+    async def remove() -> None:
+        async with SqliteBroker(place.path) as broker:
+            assert await broker.purge("slow") == 0
+            await broker.purge("slow", "default")
+            await broker.remove("slow")
+
+    asyncio.run(remove())
+    found = place.audit()
+    assert (found.verdict, found.open) == (AuditVerdict.CLEAN, 0)
+
+
+def test_verdicts_are_chained(place: Place) -> None:
+    traffic(place.path, messages=5)
+    for _ in range(3):
+        result = place.audit()
+    assert result.number == 3
+    chain = place.verify()
+    assert (chain.verdicts, chain.hash, chain.problem) == (3, result.hash, None)
+    with sqlite3.connect(place.path) as connection:
+        (body,) = connection.execute("SELECT body FROM audit_verdict WHERE number = 2").fetchone()
+        connection.execute("UPDATE audit_verdict SET body = ? WHERE number = 2", (body.replace(b"clean", b"wrong"),))
+    chain = place.verify()
+    assert (chain.verdicts, chain.problem is not None) == (1, True)
+    assert msgspec.json.decode(body)["coverage"]["shards"]["orders#0"]["seq"] == last_seq(place.path, "orders")
 
 
 def test_a_copy_that_arrives_a_second_time_is_found_though_its_second_life_ends_well(place: Place) -> None:
@@ -140,23 +287,3 @@ def test_a_copy_that_arrives_a_second_time_is_found_though_its_second_life_ends_
     found = place.audit(live=False)
     assert [(one.publish_seq, one.what) for one in found.findings] == [(7, "arrive of a copy that was waiting")]
     assert found.open == 0
-
-
-def test_what_is_excused_because_the_beginning_is_missing_did_not_arrive_since(spark: SparkSession) -> None:
-    now = from_ms(SYSTEM_CLOCK.now_ms())
-    found = spark.createDataFrame(
-        [
-            ("duplicated", shard, "orders", "default", number, f"m{number}", now, f"ack of a copy that was {state}")
-            for shard, number, state in (
-                ("cut#0", 1, "unborn"), ("cut#0", 2, "unborn"), ("cut#0", 3, "ended"), ("whole#0", 1, "unborn"),
-            )
-        ],
-        FINDINGS_SCHEMA,
-    )  # fmt: skip
-    rows = spark.createDataFrame(
-        [("cut#0", "default", 2, "enqueued"), ("cut#0", "other", 1, "enqueued"), ("cut#0", "default", 1, "acked")],
-        "shard string, group string, publish_seq long, event string",
-    )
-    seen = frozenset(AuditScope(shard, None, False, "e", first) for shard, first in (("cut#0", 9), ("whole#0", 1)))
-    kept = _findings(found, seen, rows, now).collect()
-    assert {(row.shard, row.publish_seq) for row in kept} == {("cut#0", 2), ("cut#0", 3), ("whole#0", 1)}

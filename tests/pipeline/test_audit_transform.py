@@ -11,12 +11,15 @@ import pytest
 
 from godwit.brokers.contract import Ack, Snapshot
 from godwit.core.clock import from_ms
+from godwit.core.journal.lifecycle import REMOVALS
 from godwit.core.journal.projection import Projection
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
 from godwit.pipeline.audit.copy_lifecycle import COLUMNS
-from godwit.pipeline.transforms import audit
+from godwit.pipeline.audit.interruptions import Removal, interruptions_of
+from godwit.pipeline.audit.listing import LISTING
+from godwit.pipeline.transforms import audit, audit_findings
 from tests.pipeline.histories import LEASE, ORDERED, PLAIN, QUEUE, History, Row, journal
 from tests.pipeline.test_drop_completed import short
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Copy = tuple[str, int]
-LISTING = "shard string, queue string, group string, publish_seq long, message_id string"
+LISTED = "shard string, epoch string, seq long"
 
 
 class Audited:
@@ -32,12 +35,18 @@ class Audited:
 
     def __init__(self, spark: SparkSession, histories: dict[str, list[Row]], before: Audited | None = None) -> None:
         rows = [{**row, "shard": name} for name, past in histories.items() for row in past]
-        keeping = [(name, ORDERED) for name in histories if name != UNORDERED]
+        self.epochs = {row["shard"]: row["epoch"] for row in rows}
+        keeping = [(name, self.epochs[name], ORDERED, True) for name in histories if name != UNORDERED]
+        removed = [
+            Removal(row["shard"], row["epoch"], row["seq"], row["group"], Event(row["event"]))
+            for row in rows
+            if row["event"] in REMOVALS
+        ]
         found = audit.follow_copies(
             journal(spark, (row for row in rows if row["event"] is not None)).select(*COLUMNS),
             before.table(*histories) if before is not None else None,
-            spark.createDataFrame(keeping, "shard string, group string"),
-            removals=True,
+            spark.createDataFrame(keeping, "shard string, epoch string, group string, in_order boolean"),
+            interruptions=interruptions_of(removed, ()),
         )
         self._spark = spark
         self._open = found.open.collect()
@@ -195,11 +204,15 @@ def test_a_real_history_has_no_findings_and_ends_with_what_the_broker_holds(
     assert copies(first.open(name)) == live(pasts.rows[name])
     snapshot = pasts.snapshots[name]
     listing = spark.createDataFrame(
-        [(name, QUEUE, copy.group, copy.publish_seq, copy.message_id) for copy in snapshot.copies], LISTING
+        [
+            (name, snapshot.position.epoch, QUEUE, copy.group, copy.publish_seq, copy.message_id)
+            for copy in snapshot.copies
+        ],
+        LISTING,
     )
-    listed = spark.createDataFrame([(name, snapshot.position.seq)], "shard string, seq long")
-    assert kinds(audit.lost_copies(first.table(name), listing, listed)) == set()
-    assert kinds(audit.unrecorded_copies(first.table(name), listing)) == set()
+    listed = spark.createDataFrame([(name, snapshot.position.epoch, snapshot.position.seq)], LISTED)
+    assert kinds(audit_findings.lost_copies(first.table(name), listing, listed)) == set()
+    assert kinds(audit_findings.unrecorded_copies(first.table(name), listing)) == set()
     assert len(first.open(name)) > 20
     assert set(copies(first.open(name)).values()) == {"waiting", "leased", "dead"}
 
@@ -230,16 +243,17 @@ def test_a_copy_missing_from_the_listing_is_lost_and_one_too_many_is_doubled(
     name = "real 4"
     found = first.table(name)
     there = sorted(copies(first.open(name)))
-    gone, extra = there[0], (PLAIN, 10**9)
+    gone, extra, epoch = there[0], (PLAIN, 10**9), first.epochs[name]
+    ids = {(row.group, row.publish_seq): row.message_id for row in first.open(name)}
     listing = spark.createDataFrame(
-        [(name, QUEUE, group, number, "id") for group, number in [*there[1:], extra]], LISTING
+        [(name, epoch, QUEUE, *copy, ids.get(copy, "id")) for copy in [*there[1:], extra]], LISTING
     )
     born = {(row.group, row.publish_seq): row.born for row in first.open(name)}
-    listed = spark.createDataFrame([(name, born[gone])], "shard string, seq long")
-    earlier = spark.createDataFrame([(name, born[gone] - 1)], "shard string, seq long")
-    assert kinds(audit.lost_copies(found, listing, listed)) == {("lost", *gone)}
-    assert kinds(audit.lost_copies(found, listing, earlier)) == set()
-    assert kinds(audit.unrecorded_copies(found, listing)) == {("duplicated", *extra)}
+    listed = spark.createDataFrame([(name, epoch, born[gone])], LISTED)
+    earlier = spark.createDataFrame([(name, epoch, born[gone] - 1)], LISTED)
+    assert kinds(audit_findings.lost_copies(found, listing, listed)) == {("lost", *gone)}
+    assert kinds(audit_findings.lost_copies(found, listing, earlier)) == set()
+    assert kinds(audit_findings.unrecorded_copies(found, listing)) == {("duplicated", *extra)}
 
 
 def test_a_doubled_end_and_a_second_lease_are_found(pasts: Pasts, first: Audited) -> None:
@@ -263,19 +277,19 @@ def test_an_order_swapped_over_the_border_of_two_audits_is_found(first: Audited,
     assert kinds(second.findings("swapped over a border")) == {("out_of_order", ORDERED, 1)}
 
 
-def test_leases_and_schedules_past_their_time_are_stuck(pasts: Pasts, first: Audited) -> None:
+def test_leases_past_their_time_and_overtaken_schedules_are_stuck(pasts: Pasts, first: Audited) -> None:
     name = "real 6"
     found, now = first.table(name), pasts.now[name]
-    assert kinds(audit.stuck_copies(found, now, timedelta(hours=1))) == set()
+    assert kinds(audit_findings.stuck_copies(found, now, timedelta(hours=1))) == set()
     later = now + timedelta(hours=1)
-    stuck = kinds(audit.stuck_copies(found, later, timedelta(minutes=1)))
+    stuck = kinds(audit_findings.stuck_copies(found, later, timedelta(minutes=1)))
     leased = {("stuck", *copy) for copy, state in copies(first.open(name)).items() if state == "leased"}
     assert leased
     assert leased <= stuck
+    due = [row for row in first.open(name) if row.state == "waiting" and row.deliver_at and not row.delivered]
+    assert due
     assert {what for what in stuck if what not in leased} == {
-        ("stuck", row.group, row.publish_seq)
-        for row in first.open(name)
-        if row.state == "waiting" and row.deliver_at is not None and not row.delivered
+        ("stuck", row.group, row.publish_seq) for row in due if row.overtaken_at is not None
     }
 
 
@@ -285,5 +299,5 @@ def test_a_copy_that_later_ones_overtook_long_ago_is_suspect(pasts: Pasts, first
     ready_before = {("suspect", PLAIN, row["publish_seq"]) for row in mine if row["ready_at"] < late["ready_at"]}
     assert ready_before
     found = first.table("overtaken")
-    assert kinds(audit.overtaken_copies(found, at + timedelta(seconds=1), LEASE)) == set()
-    assert kinds(audit.overtaken_copies(found, at + LEASE + timedelta(seconds=1), LEASE)) == ready_before
+    assert kinds(audit_findings.overtaken_copies(found, at + timedelta(seconds=1), LEASE)) == set()
+    assert kinds(audit_findings.overtaken_copies(found, at + LEASE + timedelta(seconds=1), LEASE)) == ready_before

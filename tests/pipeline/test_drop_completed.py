@@ -12,21 +12,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.audit import drop_completed
+from godwit.pipeline.audit.interruptions import Interruptions, Removal, interruptions_of
 from godwit.pipeline.source.schema import arrow_schema, columns
 from tests.pipeline.histories import ORDERED, PLAIN, History, Row
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def short(rows: Sequence[Row], *cuts: int) -> list[Row]:
+def short(rows: Sequence[Row], *cuts: int, removals: Interruptions = drop_completed.NO_INTERRUPTIONS) -> list[Row]:
     """Return what is left of rows that tasks see piece by piece."""
     schema = arrow_schema(columns(*drop_completed.READ))
     pieces = [rows[start:end] for start, end in pairwise([0, *cuts, len(rows)])]
     found: list[Row] = []
     for piece in pieces:
         table = pa.table({field.name: pa.array([row.get(field.name) for row in piece], field.type) for field in schema})
-        for batch in drop_completed.drop_completed(table.to_batches(max_chunksize=7)):
+        for batch in drop_completed.drop_completed(table.to_batches(max_chunksize=7), removals):
             found += batch.to_pylist()
     return found
 
@@ -47,6 +49,8 @@ def left(rows: Sequence[Row], *cuts: int) -> list[int]:
     return sorted({row["publish_seq"] for row in short(rows, *cuts) if row["publish_seq"] is not None})
 
 
+LAST = [*life(98, "enqueued", "delivered", "acked"), *life(99, "enqueued", "delivered", "acked")]
+"""The copy that was ready last, and the one delivered last before that: they stay whatever comes before."""
 WELL = [
     ("enqueued", "delivered", "acked"),
     ("scheduled", "delivered", "extended", "lease_moved", "acked"),
@@ -74,28 +78,28 @@ OTHERWISE = [
 
 @pytest.mark.parametrize("events", WELL)
 def test_a_life_that_ended_well_is_left_out(events: tuple[str, ...]) -> None:
-    assert left([*life(1, *events), *life(9, "enqueued", "delivered", "acked")]) == [9]  # of its lane ready last
+    assert left([*life(1, *events), *LAST]) == [98, 99]
 
 
 @pytest.mark.parametrize("events", OTHERWISE)
 def test_any_other_life_stays_as_a_whole(events: tuple[str, ...]) -> None:
-    rows = [*life(1, *events), *life(9, "enqueued", "delivered", "acked")]
+    rows = [*life(1, *events), *LAST]
     assert [row["event"] for row in short(rows) if row["publish_seq"] == 1] == list(events)
 
 
 def test_a_life_that_two_tasks_see_stays() -> None:
-    rows = [*life(1, "enqueued", "delivered", "acked"), *life(9, "enqueued", "delivered", "acked")]
-    assert left(rows, 1) == left(rows, 2) == [1, 9]
-    assert left(rows) == left(list(reversed(rows))) == [9]
+    rows = [*life(1, "enqueued", "delivered", "acked"), *LAST]
+    assert left(rows, 1) == left(rows, 2) == [1, 98, 99]
+    assert left(rows) == left(list(reversed(rows))) == [98, 99]
 
 
 def test_lives_with_a_key_and_replays_stay() -> None:
-    well, last = ("enqueued", "delivered", "acked"), life(9, "enqueued", "delivered", "acked")
-    assert left([*life(1, *well, ordering_key="a"), *last]) == [1, 9]
-    assert left([*life(1, "replayed", "delivered", "acked", former_seq=0), *last]) == [1, 9]
+    well = ("enqueued", "delivered", "acked")
+    assert left([*life(1, *well, ordering_key="a"), *LAST]) == [1, 98, 99]
+    assert left([*life(1, "replayed", "delivered", "acked", former_seq=0), *LAST]) == [1, 98, 99]
 
 
-def test_of_every_lane_the_copy_that_was_ready_last_stays() -> None:
+def test_of_every_lane_the_copies_that_others_are_compared_with_stay() -> None:
     well = ("enqueued", "delivered", "acked")
     rows = [
         *life(1, *well),
@@ -106,8 +110,29 @@ def test_of_every_lane_the_copy_that_was_ready_last_stays() -> None:
         *life(6, *well, group=ORDERED),
         *life(7, *well, shard="orders#1"),
     ]
-    assert left(rows) == [3, 5, 6, 7]
+    assert left(rows) == [1, 3, 4, 5, 6, 7]  # 1 was delivered last before 3 was ready, 4 last of all
     assert left(rows, 3, 6, 9, 12, 15, 18) == [1, 3, 4, 5, 6, 7]
+    assert left([*life(1, *well), *life(2, *well), *rows[6:9]]) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("removal", "group", "events"),
+    [
+        ("purged", PLAIN, ("enqueued", "delivered", "acked")),
+        ("purged", None, ("enqueued", "delivered", "nacked", "delivered", "acked")),
+        ("group_removed", PLAIN, ("enqueued", "delivered", "acked")),
+        ("queue_removed", None, ("enqueued", "delivered", "dead_lettered", "discarded")),
+    ],
+)
+def test_a_life_that_goes_on_behind_a_removal_stays(removal: str, group: str | None, events: tuple[str, ...]) -> None:
+    spread = [{**row, "seq": 2 * row["seq"]} for row in [*life(1, *events), *LAST]]
+    seq = spread[0]["seq"] + 1  # while it waits
+    known = interruptions_of([Removal("orders#0", "e", seq, group, Event(removal))], ())
+    elsewhere = interruptions_of([Removal("orders#0", "e", seq, ORDERED, Event(removal))], ())
+    assert {row["publish_seq"] for row in short(spread, removals=known) if row["event"]} == {1, 98, 99}
+    assert {row["publish_seq"] for row in short(spread, removals=elsewhere) if row["event"]} == {98, 99}
+    later = interruptions_of([Removal("orders#0", "e", spread[len(events) - 1]["seq"] + 1, group, Event(removal))], ())
+    assert {row["publish_seq"] for row in short(spread, removals=later) if row["event"]} == {98, 99}
 
 
 def test_what_is_no_step_of_a_copy_stays() -> None:
@@ -144,8 +169,9 @@ def test_what_was_read_of_each_shard_is_told(cuts: tuple[int, ...]) -> None:
 def once(rows: Sequence[Row], *cuts: int, **highest: int) -> bool:
     """Say what is said of arrivals when tasks see rows piece by piece."""
     facts = [row for row in short(rows, *cuts) if row["lowest"] is not None]
-    told = [(row["shard"], row["group"], row["lowest"], row["arrivals"]) for row in facts]
-    return drop_completed.arrivals_are_unique(told, {("orders#0", group): number for group, number in highest.items()})
+    told = [((row["shard"], row["epoch"], row["group"]), row["lowest"], row["arrivals"]) for row in facts]
+    opened = {("orders#0", "e", group): number for group, number in highest.items()}
+    return drop_completed.arrivals_are_unique(told, opened)
 
 
 @pytest.mark.parametrize("again", ["enqueued", "scheduled", "replayed"])
@@ -180,7 +206,7 @@ def test_arrivals_without_number_or_far_apart_are_not_vouched_for() -> None:
 
 def test_large_tasks_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row for number in range(1, 100) for row in life(number, "enqueued", "delivered", "acked")]
-    assert left(rows) == [99]
+    assert left(rows) == [98, 99]
     monkeypatch.setattr(drop_completed, "MOST_ROWS", 30)
     random = Random(1)
     assert 99 in left(rows)

@@ -59,8 +59,19 @@ class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int | None = None
 
 
+class StoredVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict of an audit: its number, its text, and the hash of both together with the hash before."""
+
+    number: int
+    body: bytes
+    hash: str
+
+
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one batch changes. `advances` are by pipeline; `lake` owns the files added and removed."""
+    """Everything one batch changes.
+
+    `advances` and `states` are by pipeline; `lake` owns the files added and removed.
+    """
 
     run_id: str
     advances: Mapping[str, Sequence[PipelineAdvance]] = {}
@@ -68,6 +79,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     lake: str = ""
     add: Sequence[LakeFile] = ()
     remove: Sequence[str] = ()
+    states: Mapping[str, bytes] = {}
     accept_loss: bool = False
 
 
@@ -148,8 +160,31 @@ class Pipelines(Protocol):
         """Forget files that stopped counting and are deleted."""
         ...
 
+    async def state(self, pipeline: str) -> bytes | None:
+        """Return what a pipeline keeps besides its position: what its last publication said."""
+        ...
+
+    async def set_back(self, pipeline: str, shard: str, position: Position, former: str) -> bool:
+        """Rename the epoch of a position to `former`: the broker lost those rows and goes on under the same epoch.
+
+        False, and nothing is changed, when the pipeline is at another position.
+        """
+        ...
+
+    async def attest(self, pipeline: str, verdict: StoredVerdict) -> bool:
+        """Add a verdict; False, and nothing is changed, when there is one of its number."""
+        ...
+
+    async def last_verdict(self, pipeline: str) -> StoredVerdict | None:
+        """Return the verdict with the highest number."""
+        ...
+
+    async def verdicts(self, pipeline: str, *, after: int = 0) -> list[StoredVerdict]:
+        """Return the verdicts with numbers beyond `after`, in order."""
+        ...
+
     async def forget(self, pipeline: str) -> int:
-        """Forget a pipeline's position; return the number of shards it had."""
+        """Forget a pipeline's position and state; return the number of shards it had. Verdicts stay."""
         ...
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from godwit.core.errors import ManifestMoved, PositionGap, PositionMoved, StagingLost
 from godwit.core.journal.shards import Position
 from godwit.store.contract import Store
-from godwit.store.pipelines import HistogramRow, LakeFile, MinuteRow, PipelineAdvance, Publication, Staged, new_run_id
+from godwit.store.pipelines import (
+    HistogramRow,
+    LakeFile,
+    MinuteRow,
+    PipelineAdvance,
+    Publication,
+    Staged,
+    StoredVerdict,
+    new_run_id,
+)
 from tests.store.conformance.harness import StoreHarness
 
 MINUTE = 1_750_000_020_000  # 2025-06-15T15:07:00Z
@@ -186,3 +196,45 @@ async def test_files_that_stopped_counting_are_known_until_they_are_unlisted(sto
     assert await store.pipelines.listed("main") == {file("one").path, file("two").path}
     await store.pipelines.unlist("main", [file("one").path, file("two").path])
     assert await store.pipelines.listed("main") == {file("two").path}
+
+
+async def test_a_state_moves_with_the_position_and_is_forgotten_with_it(store: Store) -> None:
+    assert await store.pipelines.state("a") is None
+    await store.pipelines.publish(Publication(run_id=run(1), advances={"a": [advance(1, 4)]}, states={"a": b"\0one"}))
+    with pytest.raises(PositionMoved):
+        await store.pipelines.publish(Publication(run_id=run(2), advances={"a": [advance(1, 4)]}, states={"a": b"no"}))
+    assert await store.pipelines.state("a") == b"\0one"
+    await store.pipelines.publish(Publication(run_id=run(3), advances={"a": [advance(5, 6)]}, states={"a": b"two"}))
+    assert (await store.pipelines.state("a"), await store.pipelines.state("b")) == (b"two", None)
+    await store.pipelines.forget("a")
+    assert await store.pipelines.state("a") is None
+
+
+async def test_a_position_that_the_broker_set_back_keeps_its_rows_under_another_epoch(store: Store) -> None:
+    await store.pipelines.publish(Publication(run_id=run(1), advances={"a": [advance(1, 10)], "b": [advance(1, 10)]}))
+    assert not await store.pipelines.set_back("a", "orders#0", Position("e1", 9), "e1~7")
+    assert not await store.pipelines.set_back("a", "mail#0", Position("e1", 10), "e1~7")
+    assert await store.pipelines.set_back("a", "orders#0", Position("e1", 10), "e1~7")
+    assert await store.pipelines.positions("a") == {"orders#0": Position("e1~7", 10)}
+    assert await store.pipelines.positions("b") == {"orders#0": Position("e1", 10)}
+    again = Publication(run_id=run(2), advances={"a": [advance(1, 3)]})
+    with pytest.raises(PositionGap):
+        await store.pipelines.publish(again)
+    await store.pipelines.publish(msgspec.structs.replace(again, accept_loss=True))
+    assert await store.pipelines.positions("a") == {"orders#0": Position("e1", 3)}
+
+
+async def test_verdicts_are_kept_in_order_one_of_each_number(store: Store) -> None:
+    def verdict(number: int, body: bytes = b"{}") -> StoredVerdict:
+        return StoredVerdict(number=number, body=body, hash=f"{number:064x}")
+
+    assert await store.pipelines.last_verdict("a") is None
+    assert await store.pipelines.attest("a", verdict(1))
+    assert not await store.pipelines.attest("a", verdict(1, b"other"))
+    assert await store.pipelines.attest("a", verdict(2, b"\0"))
+    assert await store.pipelines.attest("b", verdict(1))
+    assert await store.pipelines.last_verdict("a") == verdict(2, b"\0")
+    assert await store.pipelines.verdicts("a") == [verdict(1), verdict(2, b"\0")]
+    assert await store.pipelines.verdicts("a", after=1) == [verdict(2, b"\0")]
+    await store.pipelines.forget("a")
+    assert len(await store.pipelines.verdicts("a")) == 2

@@ -16,7 +16,7 @@ from godwit.cli.pipelines.report import headline
 from godwit.cli.pipelines.run import day_table
 
 if TYPE_CHECKING:
-    from godwit.pipeline.jobs.audit import AuditResult
+    from godwit.pipeline.audit.verdict import AuditResult
     from godwit.pipeline.report.model import Report
     from godwit.store.pipelines import DayNumbers
 

@@ -27,12 +27,13 @@ ANALYTICS: Final = "analytics"
 
 
 class PreparedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes that a part wants published with the batch."""
+    """The changes that a part wants published with the batch; `state` is kept with its position."""
 
     advances: Sequence[PipelineAdvance] = ()
     staged: Staged | None = None
     add: Sequence[LakeFile] = ()
     remove: Sequence[str] = ()
+    state: bytes | None = None
 
 
 class BatchPart(Protocol):

@@ -149,6 +149,7 @@ class BatchPublisher:
             lake=self._lake,
             add=[file for part in prepared.values() for file in part.add],
             remove=[path for part in prepared.values() for path in part.remove],
+            states={key: part.state for key, part in prepared.items() if part.state is not None},
             accept_loss=self._accept_loss,
         )
 

@@ -15,7 +15,8 @@ from godwit.core.errors import InvalidSetting, PipelineFailed, listed
 from godwit.core.journal.shards import Position
 from godwit.core.logs import get_logger
 from godwit.core.names import queue_name
-from godwit.pipeline.audit.part import AuditPart
+from godwit.pipeline.audit.part import AuditPart, audit_key
+from godwit.pipeline.audit.set_back import restart_after_set_back
 from godwit.pipeline.batch.catch_up import catch_up
 from godwit.pipeline.batch.journal_input import JournalInput
 from godwit.pipeline.batch.parts import AnalyticsPart, BatchPart, LakePart
@@ -141,6 +142,7 @@ def follow(
         query_metrics.note(outcome.batch, outcome.rows)
         report(outcome)
 
+    _restart_audit(connections, settings)
     if settings.once and settings.checkpoint is None:
         _catch_up(spark, connections, settings, note, query_metrics)
         return
@@ -168,11 +170,21 @@ def maintain_lake(spark: SparkSession, connections: Connections, settings: RunSe
 def pending(connections: Connections, settings: RunSettings) -> int:
     """Return how many rows there are to read; starting Spark for none takes seconds."""
     options = read_options_of(settings)
+    _restart_audit(connections, settings)
     positions = start_positions(connections, parts_of(connections, settings), options)
     shards = connections.broker(lambda broker: chosen_shards(broker.journal, options))
     ends = {shard: Position(end.epoch, end.last_seq) for shard, end in shards.items()}
     rows = sum(whole.rows for whole in ranges(positions, ends, shards))
     return rows or int(any(positions[shard] != end for shard, end in ends.items()))  # lost rows have to be reported
+
+
+def _restart_audit(connections: Connections, settings: RunSettings) -> None:
+    """Let the audit read journals anew that the broker set back; refuse to when their loss is not accepted."""
+    if "audit" in settings.parts:
+        options = read_options_of(settings)
+        shards = connections.broker(lambda broker: chosen_shards(broker.journal, options))
+        key = audit_key(Lake(settings.lake, settings.name))
+        restart_after_set_back(connections, key, shards, accept_loss=settings.accept_loss)
 
 
 def read_options_of(settings: RunSettings) -> ReadOptions:

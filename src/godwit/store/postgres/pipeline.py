@@ -22,6 +22,7 @@ from godwit.store.pipelines import (
     PipelinePlace,
     Publication,
     Staged,
+    StoredVerdict,
     check,
     check_removed,
     check_staged,
@@ -67,6 +68,8 @@ class PostgresPipelines:
                 stored = _positions(await connection.fetch(sql("pipeline/positions"), pipeline))
                 check(pipeline, stored, advances, accept_loss=publication.accept_loss)
                 await _advance(connection, pipeline, advances)
+            for pipeline, state in sorted(publication.states.items()):
+                await connection.execute(sql("pipeline/keep_state"), pipeline, state)
             await _add(connection, publication)
             await _replace(connection, publication)
             fault_point("pipeline.publishing")
@@ -91,7 +94,28 @@ class PostgresPipelines:
     async def unlist(self, lake: str, paths: Sequence[str]) -> None:
         await self._database.fetch("tidying a lake's manifest", "pipeline/unlist", lake, list(paths))
 
+    async def state(self, pipeline: str) -> bytes | None:
+        rows = await self._database.fetch("reading a pipeline's state", "pipeline/state", pipeline)
+        return rows[0]["state"] if rows else None
+
+    async def set_back(self, pipeline: str, shard: str, position: Position, former: str) -> bool:
+        values = (pipeline, shard, position.epoch, position.seq, former)
+        return bool(await self._database.fetch("setting a pipeline back", "pipeline/set_back", *values))
+
+    async def attest(self, pipeline: str, verdict: StoredVerdict) -> bool:
+        values = (pipeline, verdict.number, verdict.body, verdict.hash)
+        return bool(await self._database.fetch("adding a verdict", "pipeline/add_verdict", *values))
+
+    async def last_verdict(self, pipeline: str) -> StoredVerdict | None:
+        rows = await self._database.fetch("reading the last verdict", "pipeline/last_verdict", pipeline)
+        return StoredVerdict(**rows[0]) if rows else None
+
+    async def verdicts(self, pipeline: str, *, after: int = 0) -> list[StoredVerdict]:
+        rows = await self._database.fetch("reading verdicts", "pipeline/verdicts", pipeline, after)
+        return [StoredVerdict(**row) for row in rows]
+
     async def forget(self, pipeline: str) -> int:
+        await self._database.fetch("forgetting a pipeline", "pipeline/forget_state", pipeline)
         return len(await self._database.fetch("forgetting a pipeline", "pipeline/forget", pipeline))
 
 

@@ -18,6 +18,7 @@ from godwit.store.pipelines import (
     PipelinePlace,
     Publication,
     Staged,
+    StoredVerdict,
     check,
     check_removed,
     check_staged,
@@ -65,6 +66,8 @@ class SqlitePipelines:
                 check(pipeline, _positions(connection, pipeline), advances, accept_loss=publication.accept_loss)
                 for one in advances:
                     connection.execute(sql("pipeline/advance"), {"pipeline": pipeline, **msgspec.structs.asdict(one)})
+            for pipeline, state in publication.states.items():
+                connection.execute(sql("pipeline/keep_state"), {"pipeline": pipeline, "state": state})
             _add(connection, publication)
             _replace(connection, publication)
             fault_point("pipeline.publishing")
@@ -106,11 +109,46 @@ class SqlitePipelines:
 
         await self._file.write("tidying a lake's manifest", write)
 
-    async def forget(self, pipeline: str) -> int:
+    async def state(self, pipeline: str) -> bytes | None:
+        def look(connection: sqlite3.Connection) -> bytes | None:
+            row = connection.execute(sql("pipeline/state"), {"pipeline": pipeline}).fetchone()
+            return None if row is None else row["state"]
+
+        return await self._file.read("reading a pipeline's state", look)
+
+    async def set_back(self, pipeline: str, shard: str, position: Position, former: str) -> bool:
+        values = {"pipeline": pipeline, "shard": shard, "epoch": position.epoch, "seq": position.seq, "former": former}
         return await self._file.write(
-            "forgetting a pipeline",
-            lambda connection: connection.execute(sql("pipeline/forget"), {"pipeline": pipeline}).rowcount,
+            "setting a pipeline back",
+            lambda connection: connection.execute(sql("pipeline/set_back"), values).rowcount == 1,
         )
+
+    async def attest(self, pipeline: str, verdict: StoredVerdict) -> bool:
+        values = {"pipeline": pipeline, **msgspec.structs.asdict(verdict)}
+        return await self._file.write(
+            "adding a verdict", lambda connection: connection.execute(sql("pipeline/add_verdict"), values).rowcount == 1
+        )
+
+    async def last_verdict(self, pipeline: str) -> StoredVerdict | None:
+        def look(connection: sqlite3.Connection) -> StoredVerdict | None:
+            row = connection.execute(sql("pipeline/last_verdict"), {"pipeline": pipeline}).fetchone()
+            return None if row is None else StoredVerdict(**dict(row))
+
+        return await self._file.read("reading the last verdict", look)
+
+    async def verdicts(self, pipeline: str, *, after: int = 0) -> list[StoredVerdict]:
+        def look(connection: sqlite3.Connection) -> list[StoredVerdict]:
+            rows = connection.execute(sql("pipeline/verdicts"), {"pipeline": pipeline, "after": after})
+            return [StoredVerdict(**dict(row)) for row in rows]
+
+        return await self._file.read("reading verdicts", look)
+
+    async def forget(self, pipeline: str) -> int:
+        def write(connection: sqlite3.Connection) -> int:
+            connection.execute(sql("pipeline/forget_state"), {"pipeline": pipeline})
+            return connection.execute(sql("pipeline/forget"), {"pipeline": pipeline}).rowcount
+
+        return await self._file.write("forgetting a pipeline", write)
 
 
 def _positions(connection: sqlite3.Connection, pipeline: str) -> dict[str, Position]:
