@@ -158,13 +158,13 @@ def last_seq(path: Path, queue: str) -> int:
     return asyncio.run(ask())
 
 
-def waiting(path: Path, queue: str, messages: int, *, group: str = "default") -> None:
+def waiting(path: Path, queue: str, messages: int, *, group: str = "default", name: str = "w") -> None:
     """Publish messages that nobody pulls."""
 
     async def play() -> None:
         async with SqliteBroker(path) as broker:
             await broker.declare(QueueSpec(name=queue), [GroupSpec(name=group)])
-            await broker.publish(seal_all([Message(id=f"w{number}", queue=queue) for number in range(messages)]))
+            await broker.publish(seal_all([Message(id=f"{name}{number}", queue=queue) for number in range(messages)]))
 
     asyncio.run(play())
 
@@ -191,7 +191,7 @@ def test_what_the_broker_lost_with_its_journal_is_never_clean(spark: SparkSessio
     flushed = place.audit()
     assert flushed.verdict is AuditVerdict.UNKNOWN
     assert {(span.shard, span.copies) for span in flushed.unknown} == {("gone#0", 20), ("kept#0", 50)}
-    waiting(place.path, "kept", 50)
+    waiting(place.path, "kept", 50, name="other")
     with pytest.raises(JournalLost, match="kept#0"):
         place.audit()
     anew = place.audit(accept_loss=True)

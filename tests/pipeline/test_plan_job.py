@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from godwit.core.clock import ManualClock, to_ms
 from godwit.core.errors import InvalidSetting, PlanTooDense
 from godwit.core.messages.message import Message
 from godwit.core.schedule.schedules import Firing, campaign_id
-from godwit.pipeline.campaign.definition import Campaign, Horizon
+from godwit.pipeline.campaign.definition import Campaign, Horizon, QuietHours
 from godwit.pipeline.campaign.plan_writer import message_batch, message_template
 from godwit.pipeline.jobs.plan import PlanResult, PlanSettings, plan_in_session
 from godwit.store.plans import Applied
@@ -42,7 +42,9 @@ class Planner:
     def __init__(self, spark: SparkSession, folder: Path, url: str) -> None:
         self.spark, self.folder, self.url = spark, folder, url
 
-    def plan(self, users: list[User], *, dry_run: bool = False, **campaign: Any) -> PlanResult:
+    def plan(
+        self, users: list[User], *, dry_run: bool = False, first: date = date(2026, 5, 1), **campaign: Any
+    ) -> PlanResult:
         rows = [json.dumps(dict(zip(("user_id", "timezone", "born", "name"), user, strict=True))) for user in users]
         file = self.folder / "users.jsonl"
         file.write_text("\n".join(rows))
@@ -58,7 +60,7 @@ class Planner:
                     **campaign,
                 }
             ),
-            horizon=Horizon.from_days(date(2026, 5, 1)),
+            horizon=Horizon.from_days(first),
             users=str(file),
             rejects=str(self.folder / "rejects"),
             store_url=self.url,
@@ -149,3 +151,48 @@ def test_messages_made_of_columns_are_those_made_one_by_one(odd: str) -> None:
         keys = [f"{row['user']}/{row['occurrence']}" for row in rows.to_pylist()]
         assert made.column("key").to_pylist() == keys
         assert made.column("id").to_pylist() == [str(campaign_id("b", key)) for key in keys]
+
+
+def test_many_reasons_are_counted_without_the_value_of_every_user(spark: SparkSession, tmp_path: Path) -> None:
+    users = [(f"u{number}", f"Mars/{number}", "1990-05-02", "x") for number in range(150)]
+    users += [(f"d{number}", "Asia/Tokyo", f"day {number}", "x") for number in range(150)]
+    users += [("zero\0", "Asia/Tokyo", "1990-05-02", "x"), ("big", "Asia/Tokyo", "1990-05-02", "x" * 11_000_000)]
+    result = Planner(spark, tmp_path, "").plan(users, dry_run=True)
+    assert (result.planned, result.rejected, len(result.reasons)) == (0, 302, 101)
+    assert (result.reasons["not a date"], result.reasons["other reasons"]) == (150, 302 - 150 - 99)
+
+
+def test_of_a_user_listed_twice_the_row_that_is_due_first_counts(spark: SparkSession, tmp_path: Path) -> None:
+    planner = Planner(spark, tmp_path, f"sqlite:///{tmp_path / 'store.db'}")
+    rows: list[User] = [
+        ("ada", zone, "1990-05-02", zone) for zone in ("America/New_York", "Asia/Tokyo", "Europe/Paris")
+    ]
+    assert planner.plan(rows).applied == Applied(added=1, moved=0, cancelled=0)
+    assert planner.message("ada/2026-05-02").payload["name"] == "Asia/Tokyo"
+    assert planner.plan(rows[::-1]).applied == Applied(added=0, moved=0, cancelled=0)
+
+
+@pytest.mark.parametrize("name", ["user", "occurrence"])
+def test_a_payload_column_cannot_take_the_place_of_the_user(name: str) -> None:
+    with pytest.raises(InvalidSetting, match="payload"):
+        Campaign(name="b", queue="b", type="b", date_column="born", local_time=time(9), payload_columns=("name", name))
+
+
+def test_a_wide_window_behind_quiet_hours_in_the_far_west_is_planned_again_until_it_is_due(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Planning on later days finds the messages that were planned earlier, as long as they are not due."""
+    planner = Planner(spark, tmp_path, f"sqlite:///{tmp_path / 'store.db'}")
+    users: list[User] = [(f"u{number}", "Etc/GMT+12", "1990-05-02", "x") for number in range(40)]
+    wide = {"local_time": time(23, 30), "window": timedelta(hours=11), "quiet_hours": QuietHours(time(22), time(10))}
+    first = planner.plan(users, **wide)
+    assert first.planned == 40
+    for day in (3, 4, 5):
+        again = planner.plan(users, first=date(2026, 5, day), **wide)
+        assert again.applied is not None
+        assert (again.applied.added, again.applied.moved, again.applied.cancelled) == (0, 0, 0), day
+
+
+def test_a_horizon_beyond_the_last_instant_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="start"):
+        Horizon.from_days(date(9999, 12, 31))

@@ -10,13 +10,19 @@ from typing import Final
 
 import msgspec
 
-from godwit.core.errors import InvalidSetting
+from godwit.core.errors import InvalidSetting, listed
 from godwit.core.names import check_type, queue_name
 
 DAY: Final = timedelta(days=1)
 DEFAULT_HORIZON: Final = timedelta(days=7)
 MAX_HORIZON: Final = timedelta(days=366)
+LAST_START: Final = datetime(9_898, 1, 1, tzinfo=UTC)
+"""Instants have limits (`core.limits`), and clocks need days around a horizon."""
 LEAP_DAY: Final = (2, 29)
+PAYLOAD_KEYS: Final = ("user", "occurrence")
+"""What every payload of a campaign says, whatever columns it has."""
+FARTHEST_WEST: Final = timedelta(hours=12)
+"""How long after UTC the last zone begins a day."""
 
 
 class LeapDayRule(StrEnum):
@@ -61,6 +67,10 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         for field in ("name", "date_column", "user_column", "zone_column"):
             if not getattr(self, field).strip():
                 raise InvalidSetting(field, getattr(self, field), "a name")
+        for name in self.payload_columns:
+            if name in PAYLOAD_KEYS:
+                allowed = f"a column with another name: every payload has its own {listed(PAYLOAD_KEYS)}"
+                raise InvalidSetting("payload", name, allowed)
         if self.local_time.tzinfo is not None:
             raise InvalidSetting("local_time", self.local_time, "a time without a zone: each user has their own")
         if self.window < timedelta(0) or self.window >= DAY:
@@ -72,6 +82,12 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.max_per_minute is not None and self.max_per_minute < 1:
             raise InvalidSetting("max_per_minute", self.max_per_minute, "a number from 1")
+
+    @property
+    def latest(self) -> timedelta:
+        """How long after the beginning of a day in UTC its last message is delivered, anywhere."""
+        latest = timedelta(seconds=seconds_of(self.local_time)) + self.window + FARTHEST_WEST
+        return latest if self.quiet_hours is None else latest + self.quiet_hours.length + self.window
 
 
 class Horizon(msgspec.Struct, frozen=True):
@@ -92,26 +108,31 @@ class Horizon(msgspec.Struct, frozen=True):
     def from_days(cls, first: date, length: timedelta = DEFAULT_HORIZON) -> Horizon:
         """Return the horizon that begins with a UTC day."""
         start = datetime.combine(first, time(), UTC)
+        if start > LAST_START - length:
+            raise InvalidSetting("start", first, f"a day that leaves room for the horizon before {LAST_START:%Y}")
         return cls(start, start + length)
 
-    @property
-    def local_days(self) -> list[date]:
-        """Every calendar day that some clock shows within the horizon, and two days around them.
+    def local_days(self, latest: timedelta) -> list[date]:
+        """Return every calendar day whose messages can be due within the horizon, at most `latest` after it begins.
 
-        The days around matter because quiet hours and spreading can move a delivery past midnight.
+        Quiet hours and spreading can move a delivery past several midnights.
         """
-        first = (self.start.astimezone(UTC) - 2 * DAY).date()
-        days = math.ceil((self.end - self.start) / DAY) + 4
-        return [first + number * DAY for number in range(days)]
+        before = max(2, math.ceil(latest / DAY))
+        first = (self.start.astimezone(UTC) - before * DAY).date()
+        days = math.ceil((self.end - self.start) / DAY) + before + 2
+        last = date.max.toordinal()
+        return [date.fromordinal(day) for day in range(first.toordinal(), first.toordinal() + days) if day <= last]
 
 
-def celebrations(horizon: Horizon, leap: LeapDayRule) -> list[tuple[int, date]]:
-    """Return which birthdays (month * 100 + day) are celebrated on which day of the horizon."""
-    pairs = [(day.month * 100 + day.day, day) for day in horizon.local_days]
-    substitute = {LeapDayRule.FEB28: (2, 28), LeapDayRule.MAR1: (3, 1), LeapDayRule.SKIP: None}[leap]
+def celebrations(horizon: Horizon, campaign: Campaign) -> list[tuple[int, date]]:
+    """Return which birthdays (month * 100 + day) are celebrated on which day that matters to the horizon."""
+    days = horizon.local_days(campaign.latest)
+    pairs = [(day.month * 100 + day.day, day) for day in days]
+    rules = {LeapDayRule.FEB28: (2, 28), LeapDayRule.MAR1: (3, 1), LeapDayRule.SKIP: None}
+    substitute = rules[campaign.leap]
     pairs += [
         (LEAP_DAY[0] * 100 + LEAP_DAY[1], day)
-        for day in horizon.local_days
+        for day in days
         if (day.month, day.day) == substitute and not calendar.isleap(day.year)
     ]
     return sorted(pairs)

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.errors import InvalidSetting, PlanTooDense, StoreRequired, listed
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 FULLEST: Final = 5
+MOST_REASONS: Final = 100
+OTHER_REASONS: Final = "other reasons"
 
 
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,15 +121,18 @@ def read_users(spark: SparkSession, settings: PlanSettings) -> DataFrame:
 
 
 def _write_rejected(candidates: DataFrame, path: str | None) -> dict[str, int]:
-    """Write the rejected users to a table; return their number by reason, without the value of a single user."""
+    """Write the rejected users to a table; return their number by reason, the most frequent reasons by name."""
     refused = rejected_users(candidates)
     with ReusedTable(refused) as kept:
         if path is not None:
             kept.cached().write.mode("overwrite").parquet(path)
         counts: dict[str, int] = {}
-        for row in refused.groupBy("reason").count().collect():
-            reason = row["reason"].partition(": ")[0]
-            counts[reason] = counts.get(reason, 0) + row["count"]
+        # Shortened and limited by Spark: values of users may be as many as users.
+        reasons = refused.select(F.split("reason", ": ")[0].alias("reason")).groupBy("reason").count()
+        for row in reasons.orderBy(F.col("count").desc(), "reason").limit(MOST_REASONS).collect():
+            counts[row["reason"]] = row["count"]
+        if len(counts) == MOST_REASONS and (others := refused.count() - sum(counts.values())):
+            counts[OTHER_REASONS] = others
     return dict(sorted(counts.items()))
 
 

@@ -18,7 +18,7 @@ from godwit.pipeline.source.options import absolute_url
 from godwit.pipeline.spark.connections import Connections
 from godwit.pipeline.spark.errors import translate_errors
 from godwit.pipeline.spark.session import LOCAL, spark_session
-from godwit.pipeline.transforms.replay import COLUMNS, READ, replay_messages, select_copies
+from godwit.pipeline.transforms.replay import COLUMNS, READ, one_of_each_message, replay_messages, select_copies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +81,8 @@ def replay_in_session(
         raise QueueNotFound(settings.queue, declared)
     replay_id = settings.replay_id or f"replay-{secrets.token_hex(6)}"
     rows = history(spark, connections, Lake(settings.lake, settings.name), *READ)
-    copies = select_copies(rows, condition).persist()
+    copies = select_copies(rows, condition)
+    copies = (one_of_each_message(copies) if settings.queue is not None else copies).persist()
     try:
         by_queue = copies.groupBy("queue").agg(F.count("*").alias("n"), F.count("body").alias("whole")).collect()
         queues = {row["queue"]: row["n"] for row in sorted(by_queue, key=lambda row: str(row["queue"]))}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from godwit.core.messages.checks import MAX_MESSAGE_BYTES
 from godwit.pipeline.campaign.definition import Campaign, Horizon, celebrations, seconds_of
 from godwit.pipeline.campaign.zone_clocks import clocks, zones
 from godwit.pipeline.transforms.ids import campaign_id
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MAX_USER_CHARACTERS: Final = 200
+MAX_PAYLOAD_BYTES: Final = MAX_MESSAGE_BYTES - 8_192
+"""The rest of a message is its user, escaped, and what is the same for all."""
 _DAY: Final = 86_400
 _NO_PAYLOAD: Final = "'{}'"
 
@@ -59,6 +62,8 @@ def _reason() -> str:
     return f"""CASE
         WHEN user IS NULL OR length(user) = 0 THEN 'no user id'
         WHEN length(user) > {MAX_USER_CHARACTERS} THEN 'a user id longer than {MAX_USER_CHARACTERS} characters'
+        WHEN instr(user, char(0)) > 0 THEN 'a user id with a NUL character'
+        WHEN octet_length(payload) > {MAX_PAYLOAD_BYTES} THEN 'a payload of more than {MAX_PAYLOAD_BYTES:,} bytes'
         WHEN zone IS NULL THEN 'no time zone'
         WHEN zone NOT IN ({known}) THEN concat('unknown time zone ', zone)
         WHEN given IS NULL THEN 'no date'
@@ -76,7 +81,7 @@ def plan_messages(candidates: DataFrame, campaign: Campaign, horizon: Horizon) -
 
     The id is that of the campaign's message with this key, as `core.schedule.campaign_id` makes it.
     """
-    births = celebrations(horizon, campaign.leap)
+    births = celebrations(horizon, campaign)
     hands, offset = _clocks(candidates, horizon)
     start, end = int(horizon.start.timestamp()), int(horizon.end.timestamp())
     within = (
@@ -106,11 +111,12 @@ def _celebrated_soon(births: Iterable[tuple[int, date]]) -> str:
 
 
 def _without_duplicates(messages: DataFrame) -> DataFrame:
-    """Return messages without those of duplicate users.
+    """Return one message of a user for each occurrence: of a user listed several times, the one that is due first.
 
     The rows are partitioned by user first: Spark then sorts once to find duplicates, before ids are made.
     """
-    return messages.repartition("user").dropDuplicates(["user", "occurrence"])
+    first = F.min(F.struct("instant", "payload")).alias("first")
+    return messages.repartition("user").groupBy("user", "occurrence").agg(first).select("user", "occurrence", "first.*")
 
 
 def _occurrences(candidates: DataFrame, births: Iterable[tuple[int, date]]) -> DataFrame:
