@@ -1,6 +1,7 @@
 """The long run of the pipeline: `./dev soak --spark [--rows 10000000]`.
 
-First drivers, tasks and stores are killed as the tests do, over five and ten times as many rows. Then journals of
+First drivers, tasks and stores are killed as the tests do, over five and ten times as many rows, and ten times as many
+generated lives and damages are audited. Then journals of
 1,000,000 rows and of many times that are followed end to end (lake and analytics, batches of 1,000,000), tables of
 200,000 rows and of many times that go through the sink into Redis, and campaigns of 1,000,000 messages and of some
 times that are planned again: what a row costs must not grow.
@@ -46,7 +47,9 @@ HALF: Final = 2
 """Batches that make at least half a run; fewer say nothing."""
 HOURS: Final = 4.0
 SECONDS: Final = 3_600
+LIVES: Final = 500
 KILLING: Final = {
+    "GODWIT_AUDIT_LIVES": str(LIVES),
     "GODWIT_SPARK_ROWS": str(BASE),
     "GODWIT_SPARK_SINK_ROWS": "500000",
     "GODWIT_SPARK_KILLS": "10",
@@ -57,12 +60,13 @@ KILLING: Final = {
 
 def kills() -> int:
     """Kill drivers, tasks and stores as the tests do and write down what that was; return pytest's code."""
-    tests = ("tests/pipeline/test_exactly_once.py", "tests/pipeline/test_sink_storm.py")
+    tests = [f"tests/pipeline/test_{name}.py" for name in ("audit_lives", "exactly_once", "sink_storm")]
     command = [sys.executable, "-m", "pytest", "-x", *tests]
     ended = subprocess.run(command, cwd=ROOT, env={**os.environ, **KILLING}, check=False, timeout=2 * SECONDS)
     if ended.returncode == 0:
         save(killed(BASE, int(KILLING["GODWIT_SPARK_KILLS"])))
         save(stormed(int(KILLING["GODWIT_SPARK_SINK_ROWS"])))
+        save(lived(LIVES))
     return ended.returncode
 
 
@@ -98,6 +102,25 @@ def stormed(rows: int) -> Report:
         ),
     ]  # fmt: skip
     return report("spark_storm", settings, results)
+
+
+def lived(lives: int) -> Report:
+    """Return what an audit of generated lives and damages that ended well has shown; the test names every case."""
+
+    def never(name: str) -> Result:
+        return Result(name=name, unit="cases", repeats=[0], goal=0, floor=0, lower_is_better=True)
+
+    settings = {
+        "test": "tests/pipeline/test_audit_lives.py; lives of the memory broker in three acts, audited after each",
+        "damages": "thirteen kinds, from one lost copy to a restored backup; a third of the lives have gaps as well",
+    }
+    results = [
+        Result(name="healthy lives", unit="cases", repeats=[lives]),
+        Result(name="damaged lives", unit="cases", repeats=[lives]),
+        never("healthy lives with a finding or an unknown span of rows that were read"),
+        never("damages neither found nor covered by an unknown span"),
+    ]
+    return report("spark_lives", settings, results)
 
 
 def growth(rows: int, console: Console) -> Report:

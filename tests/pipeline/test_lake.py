@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,6 +114,31 @@ def test_an_unreadable_file_is_named(spark: SparkSession, tmp_path: Path) -> Non
         (broken.parent / f".{broken.name}.crc").unlink(missing_ok=True)
         with pytest.raises(PipelineFailed, match=r"part-.*\.parquet"), translate_errors():
             lake.read(spark, files).agg({"seq": "max"}).collect()
+
+
+@pytest.mark.parametrize("folder", ["{}/a/../lake", "file://{}/lake/", "{}/we[i]rd {{x,y}} *?%20#"])
+def test_a_lake_lies_in_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, folder: str) -> None:
+    lake = Lake(folder.format(tmp_path), "default")
+    assert lake.local is not None
+    rows = spark.createDataFrame([("a", datetime(2030, 1, 2, tzinfo=UTC))], "name string, at timestamp")
+    files = lake.write(rows, "run-1", dataset="names").files
+    assert [(file.day, file.rows, (lake.local / file.path).exists()) for file in files] == [("2030-01-02", 1, True)]
+    assert lake.read(spark, files, rows.schema).collect()[0]["name"] == "a"
+
+
+def test_an_address_elsewhere_has_no_slash_too_many() -> None:
+    lake = Lake("s3a://bucket/my lake/", "default")
+    assert (lake.folder, lake.local) == ("s3a://bucket/my lake/default", None)
+    assert lake._relative("s3a://bucket/my%20lake/default/journal/r/day=2030-01-02/p.parquet") == (
+        "journal/r/day=2030-01-02/p.parquet"
+    )
+
+
+def test_an_error_of_the_file_system_shows_its_cause(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("a file where the folder should be")
+    rows = spark.createDataFrame([("a", datetime(2030, 1, 2, tzinfo=UTC))], "name string, at timestamp")
+    with pytest.raises(PipelineFailed, match=r"not a directory|Mkdirs failed|exists and is not"), translate_errors():
+        Lake(str(tmp_path / "lake"), "default").write(rows, "run-1", dataset="names")
 
 
 def test_every_metric_of_the_pipeline_is_on_the_page_and_no_other() -> None:

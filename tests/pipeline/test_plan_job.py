@@ -184,7 +184,11 @@ def test_a_wide_window_behind_quiet_hours_in_the_far_west_is_planned_again_until
     """Planning on later days finds the messages that were planned earlier, as long as they are not due."""
     planner = Planner(spark, tmp_path, f"sqlite:///{tmp_path / 'store.db'}")
     users: list[User] = [(f"u{number}", "Etc/GMT+12", "1990-05-02", "x") for number in range(40)]
-    wide = {"local_time": time(23, 30), "window": timedelta(hours=11), "quiet_hours": QuietHours(time(22), time(10))}
+    wide: dict[str, Any] = {
+        "local_time": time(23, 30),
+        "window": timedelta(hours=11),
+        "quiet_hours": QuietHours(time(22), time(10)),
+    }
     first = planner.plan(users, **wide)
     assert first.planned == 40
     for day in (3, 4, 5):

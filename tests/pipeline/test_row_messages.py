@@ -136,3 +136,24 @@ def test_a_type_that_cannot_be_one_is_refused_and_no_key_makes_an_id_of_the_whol
         outgoing([{"key": "a", "payload": "1", "type": "tab\t"}], short=True).checked()
     one, other = outgoing([{"key": None, "payload": "1"}, {"key": None, "payload": "2"}], short=True).checked()
     assert one.id != other.id
+
+
+def test_maps_and_bytes_inside_a_payload_are_what_spark_makes_of_them() -> None:
+    kind = pa.struct(
+        [
+            ("map", pa.map_(pa.string(), pa.map_(pa.int32(), pa.binary()))),
+            ("list", pa.list_(pa.binary())),
+            ("at", pa.timestamp("us", "UTC")),
+        ]
+    )
+    values = [
+        {"map": {"a": {1: b"\x00\xff"}, "b": {}}.items(), "list": [b"x", None], "at": NOW},
+        {"map": {}.items(), "list": [], "at": None},
+    ]
+    rows = [{**value, "map": [(key, list(inner.items())) for key, inner in value["map"]]} for value in values]
+    found = RowMessages("sink/batch", "orders", {"orders"}, now=NOW)
+    found.add(pa.record_batch({"payload": pa.array(rows, kind), "priority": pa.array([1, 2])}))
+    assert [envelope.open().payload for envelope in found.checked()] == [
+        {"map": {"a": {"1": "AP8="}, "b": {}}, "list": ["eA==", None], "at": NOW.isoformat()},
+        {"map": {}, "list": [], "at": None},
+    ]

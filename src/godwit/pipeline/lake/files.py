@@ -9,6 +9,7 @@ does not list are swept after a day. `day` is the UTC day of `at`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,12 +26,19 @@ from godwit.store.pipelines import LakeFile
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.types import StructType
 
 JOURNAL: Final = "journal"
 DAY: Final = "day"
 _PLACE: Final = ("shard", "epoch", "seq", "at")
 _DAY_OF: Final = re.compile(r"/day=(\d{4}-\d{2}-\d{2})/")
+
+
+def _address(folder: str) -> str:
+    """Return a folder as Spark names its files: a local one as an absolute path without dots."""
+    local = folder.removeprefix("file://") if folder.startswith("file:///") else folder
+    return folder.rstrip("/") if "://" in local else os.path.abspath(local)  # noqa: PTH100 # links stay as they are
 
 
 class WrittenFiles(msgspec.Struct, frozen=True):
@@ -47,7 +55,7 @@ class Lake:
         if not folder:
             raise InvalidSetting("lake", folder, "a folder, or an address such as s3a://bucket/lake")
         # A folder of its own for each name: lakes in one place must not sweep each other's files.
-        self.folder = f"{folder if '://' in folder else Path(folder).absolute()}/{name}"
+        self.folder = f"{_address(folder)}/{name}"
         self.name = name
 
     @property
@@ -74,12 +82,11 @@ class Lake:
         wanted = journal_schema() if schema is None else schema
         if not files:
             return spark.createDataFrame([], wanted)
-        reader = spark.read.schema(wanted).option("recursiveFileLookup", value=True)
-        return reader.parquet(*(f"{self.folder}/{file.path}" for file in files))
+        return _reader(spark, wanted).parquet(*(f"{self.folder}/{file.path}" for file in files))
 
     def _facts(self, spark: SparkSession, folder: str, schema: StructType) -> pa.Table:
         """Return counts of the written rows, as read back: by file and, for journal rows, by shard."""
-        rows = spark.read.schema(schema).option("recursiveFileLookup", value=True).parquet(folder)
+        rows = _reader(spark, schema).parquet(folder)
         file = [F.col("_metadata.file_path").alias("path"), F.col("_metadata.file_size").alias("size")]
         if not set(_PLACE) <= set(schema.names):
             return rows.select(*file).groupBy("path", "size").agg(F.count("*").alias("n")).toArrow()
@@ -111,8 +118,14 @@ class Lake:
     def _relative(self, address: str) -> str:
         """Return a path as the manifest keeps it: relative, so that a lake can be moved as a whole."""
         if self.local is None:
-            return address.removeprefix(self.folder).lstrip("/")
+            return unquote(address).removeprefix(self.folder).lstrip("/")
         return str(Path(unquote(urlsplit(address).path)).relative_to(self.local))
+
+
+def _reader(spark: SparkSession, schema: StructType) -> DataFrameReader:
+    """Return a reader of paths as they are: brackets and braces in a name are no pattern."""
+    reader: DataFrameReader = spark.read.schema(schema)
+    return reader.options(recursiveFileLookup=True, __globPaths__=False)
 
 
 def _day_of(path: str) -> str:

@@ -88,7 +88,7 @@ def advise(
             fewer_attempts(group, [figures for figures in attempts if (figures.queue, figures.group) == key])
         )
         advice_list.append(queue_limit(group, limits.get(key, GroupLimits())))
-        advice_list.append(time_to_live(group, limits.get(key, GroupLimits())))
+        advice_list.append(time_to_live(group, limits.get(key, GroupLimits()), trace))
         advice_list += [spread(figures) for figures in schedules if (figures.queue, figures.group) == key]
         advice_list.append(lease_length(group))
         advice_list.append(concurrency(group, trace))
@@ -149,18 +149,34 @@ def queue_limit(group: GroupFigures, limits: GroupLimits) -> Advice:
     return say(AdviceVerdict.KEEP, f"The deepest was {peak:,} of {limit:,} allowed.", group.enqueued)
 
 
-def time_to_live(group: GroupFigures, limits: GroupLimits) -> Advice:
-    """Advise a time to live where messages waited far longer than usual."""
+def time_to_live(
+    group: GroupFigures, limits: GroupLimits, trace: Callable[[str, str], Sequence[TracedMessage]]
+) -> Advice:
+    """Advise a time to live where few messages waited far longer than usual, and count which it had given up.
+
+    A time to live counts from a message's creation, over all its attempts. Where messages are tried again, how long
+    they waited does not tell how old they were.
+    """
     say = _advice_on("ttl", group)
     if group.delivered < ENOUGH or group.wait_p99 is None or group.wait_max is None:
         return say(AdviceVerdict.UNKNOWN, f"Only {group.delivered:,} deliveries were seen.", group.delivered)
-    usual = max(group.wait_p99, LATE_MS)
-    if limits.ttl is None and group.wait_max > LONG_TAIL * usual:
-        text = (
-            f"99 % of the messages waited at most {usual / 1_000:,.1f} s and one {group.wait_max / 1_000:,.0f} s; if"
-            f" that is too late to be of use, a ttl of {LONG_TAIL * usual / 1_000:,.0f} s gives such messages up."
-        )
-        return say(AdviceVerdict.CHANGE, text, group.delivered)
+    ttl_ms = LONG_TAIL * max(group.wait_p99, LATE_MS)
+    if limits.ttl is None and group.wait_max > ttl_ms:
+        if group.delivered > group.enqueued * (1 + EXPIRY_RATE):
+            text = "Messages are delivered several times: how long they waited does not tell how old they were."
+            return say(AdviceVerdict.UNKNOWN, text, group.delivered)
+        messages = trace(group.queue, group.group)
+        late = sum(message.wait_ms > ttl_ms for message in messages)
+        if len(messages) < (1 - MODEL_ERROR / 2) * group.delivered:
+            text = f"Only {len(messages):,} of {group.delivered:,} deliveries can be followed to their end."
+            return say(AdviceVerdict.UNKNOWN, text, len(messages))
+        if late:
+            text = (
+                f"99 % of the messages waited at most {max(group.wait_p99, LATE_MS) / 1_000:,.1f} s. If what comes"
+                f" later than {ttl_ms / 1_000:,.0f} s is of no use, a ttl of that length had given up {late:,} of"
+                f" {len(messages):,} messages."
+            )
+            return say(AdviceVerdict.CHANGE, text, len(messages))
     return say(AdviceVerdict.KEEP, "No message waited far longer than is usual.", group.delivered)
 
 

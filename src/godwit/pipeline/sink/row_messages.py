@@ -7,6 +7,7 @@ it); and, each optional, `queue`, `id`, `key`, `type`, `priority`, `ordering_key
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -77,6 +78,7 @@ class RowMessages:
         self._scheduling: tuple[str, ...] = ()
         self._envelopes: list[Envelope] = []
         self._templates: RowTemplates | None = None
+        self._payload_kind: pa.DataType | None = None
         self.samples: list[str] = []
         self.bad = self.rows = 0
 
@@ -93,6 +95,8 @@ class RowMessages:
                 self._envelopes += sealed
                 return
         columns = {name: batch.column(name).to_pylist() for name in names}
+        if "payload" in columns:
+            self._payload_kind = batch.schema.field("payload").type
         # Most tables have few of the columns there are: the others are not looked for in every row.
         self._fields = tuple(name for name in columns if name in _FIELDS)
         self._scheduling = tuple(name for name in columns if name in _SCHEDULING)
@@ -135,7 +139,7 @@ class RowMessages:
     def _message(self, base: Message | None, queue: str, values: Mapping[str, Any]) -> Message:
         fields: dict[str, Any] = {"id": self._id(values), "queue": queue}
         if "payload" in values:
-            fields["payload"] = _payload(values["payload"])
+            fields["payload"] = _payload(values["payload"], self._payload_kind)
         for name in self._fields:
             if (value := values[name]) is not None:
                 fields[name] = dict(value) if name == "attributes" else value
@@ -160,23 +164,28 @@ def _rows_of(columns: Mapping[str, list[Any]], rows: int) -> Iterator[dict[str, 
         yield dict(zip(names, values, strict=True))
 
 
-def _payload(value: Any) -> Any:
+def _payload(value: Any, kind: pa.DataType | None) -> Any:
     """Return a column's value as JSON: text is JSON already, any other value is converted."""
     if value is None:
         raise ValueError("payload is null")
     if isinstance(value, str | bytes):
         return _decode(value)
-    return _plain(value)
+    return _plain(value, kind)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, kind: pa.DataType | None) -> Any:
+    """Return a value of a column as JSON, by the column's type: an empty map looks like an empty list."""
+    from pyarrow import types
+
     match value:
         case dict():
-            return {str(key): _plain(item) for key, item in value.items()}
-        case list() if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):  # noqa: PLR2004 # Arrow's maps
-            return {str(key): _plain(item) for key, item in value}
-        case list() | tuple():
-            return [_plain(item) for item in value]
+            return {str(key): _plain(item, kind and kind.field(key).type) for key, item in value.items()}
+        case list() if kind is not None and types.is_map(kind):
+            return {str(key): _plain(item, kind.item_type) for key, item in value}
+        case list():
+            return [_plain(item, kind and kind.value_type) for item in value]
+        case bytes():
+            return base64.b64encode(value).decode()  # as Spark's own JSON has it
         case datetime():
             return value.isoformat()
         case str() | int() | float() | bool() | None:

@@ -15,6 +15,10 @@ _OURS: Final = re.compile(r"^godwit\.core\.errors\.(?:\w+\.)*(\w+): (.+)$", re.M
 _CLASS: Final = re.compile(r"\[[A-Z][A-Z_.0-9]+\] ?(.+)$", re.MULTILINE)
 
 
+MOST_CAUSES: Final = 20
+MOST_CHARACTERS: Final = 300
+
+
 class FailureSource(Protocol):
     """An object that keeps the error it raised into Spark."""
 
@@ -62,4 +66,16 @@ def translate(error: Exception) -> GodwitError:
         if spark_messages
         else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     )
-    return PipelineFailed(type(error).__name__, first)
+    cause = _first_cause(error)
+    return PipelineFailed(type(error).__name__, f"{first} ({cause})" if cause and cause not in text else first)
+
+
+def _first_cause(error: Exception) -> str | None:
+    """Return the exception of the JVM that began it all, such as a full disk below a failed write."""
+    thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(MOST_CAUSES):
+        cause = thrown.getCause() if thrown is not None else None
+        if cause is None:
+            break
+        thrown = cause
+    return str(thrown.toString()).partition("\n")[0][:MOST_CHARACTERS] if thrown is not None else None

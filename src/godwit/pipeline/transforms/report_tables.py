@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from godwit.core.journal.lifecycle import BIRTHS, DEATHS
+from godwit.core.journal.lifecycle import ARRIVALS, DEATHS
 from godwit.core.journal.vocabulary import Event
 
 if TYPE_CHECKING:
@@ -41,29 +41,52 @@ def _percentiles(value: str, event: Event, name: str) -> list[Column]:
 
 
 def groups(rows: DataFrame) -> DataFrame:
-    """Return one row per queue and group: arrivals, outcomes, durations."""
+    """Return one row per queue and group: arrivals, outcomes, durations; counted as `queue_analytics` counts them."""
     return (
         rows.where(F.col("group").isNotNull())
         .groupBy(*_GROUP)
         .agg(
-            count_events(*BIRTHS).alias("enqueued"),
+            count_events(*ARRIVALS).alias("enqueued"),
             count_events(Event.DELIVERED).alias("delivered"),
             count_events(Event.ACKED).alias("processed"),
-            count_events(*DEATHS).alias("failed"),
+            count_events(Event.DEAD_LETTERED).alias("failed"),
             count_events(Event.MESSAGE_EXPIRED).alias("expired"),
             count_events(Event.NACKED).alias("retries"),
             count_events(Event.LEASE_EXPIRED).alias("leases_expired"),
             count_events(Event.ACK_REFUSED).alias("acks_refused"),
             count_events(Event.HANDED_BACK).alias("handed_back"),
-            F.max("depth").alias("peak_depth"),
             *_percentiles("wait_ms", Event.DELIVERED, "wait"),
             *_percentiles("run_ms", Event.ACKED, "run"),
             F.max("wait_ms").alias("wait_max"),
             F.min("at").alias("first_at"),
             F.max("at").alias("last_at"),
         )
+        .join(peak_depths(rows), list(_GROUP), "left")
         .orderBy(*_GROUP)
     )
+
+
+def peak_depths(rows: DataFrame) -> DataFrame:
+    """Return the greatest depth of each group over all partitions of its queue, to the second: `peak_depth`.
+
+    A row knows the depth of its own partition. Between its rows a partition keeps its last depth; within a second all
+    partitions may be deepest at once.
+    """
+    second = F.floor(F.unix_millis("at") / 1_000).alias("second")
+    seen = rows.where(F.col("group").isNotNull() & F.col("depth").isNotNull()).groupBy(*_GROUP, "shard", second)
+    deepest = seen.agg(F.max("depth").alias("top"), F.max_by("depth", F.struct("at", "seq")).alias("last"))
+    before = F.coalesce(F.lag("last").over(Window.partitionBy(*_GROUP, "shard").orderBy("second")), F.lit(0))
+    changes = (
+        deepest.withColumn("before", before)
+        .groupBy(*_GROUP, "second")
+        .agg(
+            F.sum(F.col("last") - F.col("before")).alias("change"),
+            F.sum(F.greatest("top", "before") - F.col("before")).alias("rise"),
+        )
+    )
+    so_far = Window.partitionBy(*_GROUP).orderBy("second").rowsBetween(Window.unboundedPreceding, -1)
+    depth = F.coalesce(F.sum("change").over(so_far), F.lit(0)) + F.col("rise")
+    return changes.withColumn("depth", depth).groupBy(*_GROUP).agg(F.max("depth").cast("int").alias("peak_depth"))
 
 
 def timeline(rows: DataFrame, bucket_seconds: int) -> DataFrame:
@@ -73,7 +96,7 @@ def timeline(rows: DataFrame, bucket_seconds: int) -> DataFrame:
         rows.where(F.col("group").isNotNull())
         .groupBy(start.alias("start"))
         .agg(
-            count_events(*BIRTHS).alias("enqueued"),
+            count_events(*ARRIVALS).alias("enqueued"),
             count_events(Event.ACKED).alias("processed"),
             count_events(*_FAILED).alias("failed"),
             F.max("depth").alias("depth"),
@@ -91,7 +114,7 @@ def patterns(rows: DataFrame, limit: int) -> DataFrame:
         .groupBy("error_fingerprint", "error_kind")
         .agg(
             F.count("*").alias("failures"),
-            count_events(*DEATHS).alias("given_up"),
+            count_events(Event.DEAD_LETTERED).alias("given_up"),
             F.sort_array(F.collect_set("queue")).alias("queues"),
             F.min("at").alias("first_at"),
             F.max("at").alias("last_at"),
