@@ -67,7 +67,7 @@ def translate(error: Exception) -> GodwitError:
         else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     )
     cause = _first_cause(error)
-    return PipelineFailed(type(error).__name__, f"{first} ({cause})" if cause and cause not in text else first)
+    return PipelineFailed(type(error).__name__, f"{first} ({cause})" if cause and cause not in first else first)
 
 
 def _first_cause(error: Exception) -> str | None:
