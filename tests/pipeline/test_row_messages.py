@@ -146,11 +146,10 @@ def test_maps_and_bytes_inside_a_payload_are_what_spark_makes_of_them() -> None:
             ("at", pa.timestamp("us", "UTC")),
         ]
     )
-    values = [
-        {"map": {"a": {1: b"\x00\xff"}, "b": {}}.items(), "list": [b"x", None], "at": NOW},
-        {"map": {}.items(), "list": [], "at": None},
+    rows = [
+        {"map": [("a", [(1, b"\x00\xff")]), ("b", [])], "list": [b"x", None], "at": NOW},
+        {"map": [], "list": [], "at": None},
     ]
-    rows = [{**value, "map": [(key, list(inner.items())) for key, inner in value["map"]]} for value in values]
     found = RowMessages("sink/batch", "orders", {"orders"}, now=NOW)
     found.add(pa.record_batch({"payload": pa.array(rows, kind), "priority": pa.array([1, 2])}))
     assert [envelope.open().payload for envelope in found.checked()] == [
