@@ -17,14 +17,14 @@ from godwit.pipeline.audit import row_columns
 from godwit.pipeline.audit.coverage import (
     Coverage,
     Created,
-    Run,
+    RowRun,
     Unseen,
     coverage_bytes,
     coverage_of,
     extended,
     unseen_numbers,
 )
-from godwit.pipeline.audit.interruptions import Gap, Removal, interruptions_of, next_after
+from godwit.pipeline.audit.interruptions import Gap, GroupRemoval, interruptions_of, next_after
 from godwit.pipeline.audit.verdict import (
     FIRST_HASH,
     AuditCoverage,
@@ -41,15 +41,15 @@ SHARD = ("orders#0", "e")
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def run(first: int, last: int, *, at_ms: int = 1, **arrivals: tuple[int, int]) -> Run:
+def run(first: int, last: int, *, at_ms: int = 1, **arrivals: tuple[int, int]) -> RowRun:
     births = sum(high - low + 1 for low, high in arrivals.values())
-    return Run(
+    return RowRun(
         shard=SHARD[0], epoch=SHARD[1], n=last - first + 1, first_seq=first, last_seq=last, first_at_ms=at_ms,
         last_at_ms=at_ms + 1, births=births, arrivals=arrivals,
     )  # fmt: skip
 
 
-def covered(*batches: list[Run], created: list[Created] | None = None) -> tuple[Coverage, list[Gap]]:
+def covered(*batches: list[RowRun], created: list[Created] | None = None) -> tuple[Coverage, list[Gap]]:
     known, gaps = Coverage(), list[Gap]()
     for batch in batches:
         known, found = extended(known, batch, created or [], [])
@@ -99,7 +99,7 @@ def test_a_beginning_that_is_gone_hides_all_earlier_numbers_also_of_a_group_that
 
 
 def test_a_journal_that_is_gone_is_unknown_unless_its_queue_was_removed_and_nothing_was_left() -> None:
-    removal = [Removal(*SHARD, 9, None, Event.QUEUE_REMOVED)]
+    removal = [GroupRemoval(*SHARD, 9, None, Event.QUEUE_REMOVED)]
     removed, _ = extended(Coverage(), [run(1, 9)], [], removal)
     assert unknown_spans(removed, [], {}) == ()
     assert [span.copies for span in unknown_spans(removed, [], {SHARD: 3})] == [3]
@@ -116,11 +116,11 @@ def test_the_next_interruption_of_a_group_is_found_among_those_of_many_shards(mo
     monkeypatch.setattr(row_columns, "MOST_CODES", 10)
     rows = [(f"q{shard}#0", f"e{shard}", group, seq) for shard in range(9) for group in "ab" for seq in (1, 5, 9)]
     removals = [
-        Removal(f"q{shard}#0", f"e{shard}", 3 + shard, group, Event.PURGED)
+        GroupRemoval(f"q{shard}#0", f"e{shard}", 3 + shard, group, Event.PURGED)
         for shard in range(9)
         for group in (None, "b")
     ]
-    removals += [Removal("q1#0", "e1", 8, "b", Event.PURGED), Removal("q1#0", "other", 6, None, Event.PURGED)]
+    removals += [GroupRemoval("q1#0", "e1", 8, "b", Event.PURGED), GroupRemoval("q1#0", "other", 6, None, Event.PURGED)]
     table = pa.table(dict(zip(("shard", "epoch", "group", "seq"), map(list, zip(*rows, strict=True)), strict=True)))
     known = interruptions_of(removals, [Gap("q0#0", "e0", 6, 7)])
     found = next_after(table, table["seq"].to_numpy(), known.purges).tolist()

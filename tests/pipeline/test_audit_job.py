@@ -159,7 +159,7 @@ def last_seq(path: Path, queue: str) -> int:
 
 
 def waiting(path: Path, queue: str, messages: int, *, group: str = "default", name: str = "w") -> None:
-    """Publish messages that nobody pulls."""
+    """Publish messages and pull none."""
 
     async def play() -> None:
         async with SqliteBroker(path) as broker:

@@ -17,8 +17,8 @@ import pytest
 from godwit.brokers.contract import ShardEnds, Snapshot
 from godwit.core.clock import ManualClock, from_ms
 from godwit.core.journal.shards import Position
+from godwit.pipeline.audit.broker_copies import BrokerListing
 from godwit.pipeline.audit.coverage import former_epoch
-from godwit.pipeline.audit.listing import BrokerListing
 from godwit.pipeline.audit.part import AuditPart, audit_key
 from godwit.pipeline.audit.verdict import WRONG, AuditResult
 from godwit.pipeline.batch.publisher import BatchPublisher

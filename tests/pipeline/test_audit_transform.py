@@ -16,9 +16,9 @@ from godwit.core.journal.projection import Projection
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message
+from godwit.pipeline.audit.broker_copies import LISTING
 from godwit.pipeline.audit.copy_lifecycle import COLUMNS
-from godwit.pipeline.audit.interruptions import Removal, interruptions_of
-from godwit.pipeline.audit.listing import LISTING
+from godwit.pipeline.audit.interruptions import GroupRemoval, interruptions_of
 from godwit.pipeline.transforms import audit, audit_findings
 from tests.pipeline.histories import LEASE, ORDERED, PLAIN, QUEUE, History, Row, journal
 from tests.pipeline.test_drop_completed import short
@@ -38,7 +38,7 @@ class Audited:
         self.epochs = {row["shard"]: row["epoch"] for row in rows}
         keeping = [(name, self.epochs[name], ORDERED, True) for name in histories if name != UNORDERED]
         removed = [
-            Removal(row["shard"], row["epoch"], row["seq"], row["group"], Event(row["event"]))
+            GroupRemoval(row["shard"], row["epoch"], row["seq"], row["group"], Event(row["event"]))
             for row in rows
             if row["event"] in REMOVALS
         ]

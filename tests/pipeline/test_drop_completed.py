@@ -14,7 +14,7 @@ import pytest
 
 from godwit.core.journal.vocabulary import Event
 from godwit.pipeline.audit import drop_completed
-from godwit.pipeline.audit.interruptions import Interruptions, Removal, interruptions_of
+from godwit.pipeline.audit.interruptions import GroupRemoval, Interruptions, interruptions_of
 from godwit.pipeline.source.schema import arrow_schema, columns
 from tests.pipeline.histories import ORDERED, PLAIN, History, Row
 
@@ -127,11 +127,13 @@ def test_of_every_lane_the_copies_that_others_are_compared_with_stay() -> None:
 def test_a_life_that_goes_on_behind_a_removal_stays(removal: str, group: str | None, events: tuple[str, ...]) -> None:
     spread = [{**row, "seq": 2 * row["seq"]} for row in [*life(1, *events), *LAST]]
     seq = spread[0]["seq"] + 1  # while it waits
-    known = interruptions_of([Removal("orders#0", "e", seq, group, Event(removal))], ())
-    elsewhere = interruptions_of([Removal("orders#0", "e", seq, ORDERED, Event(removal))], ())
+    known = interruptions_of([GroupRemoval("orders#0", "e", seq, group, Event(removal))], ())
+    elsewhere = interruptions_of([GroupRemoval("orders#0", "e", seq, ORDERED, Event(removal))], ())
     assert {row["publish_seq"] for row in short(spread, removals=known) if row["event"]} == {1, 98, 99}
     assert {row["publish_seq"] for row in short(spread, removals=elsewhere) if row["event"]} == {98, 99}
-    later = interruptions_of([Removal("orders#0", "e", spread[len(events) - 1]["seq"] + 1, group, Event(removal))], ())
+    later = interruptions_of(
+        [GroupRemoval("orders#0", "e", spread[len(events) - 1]["seq"] + 1, group, Event(removal))], ()
+    )
     assert {row["publish_seq"] for row in short(spread, removals=later) if row["event"]} == {98, 99}
 
 

@@ -10,6 +10,6 @@ Modules, in the order of an audit; the transforms are `transforms.audit` and `tr
     overview          the contents of a batch on the driver
     set_back          journals that the broker set back under the same epoch
     part              the audit as a part of a batch, with its datasets in the lake
-    listing           the broker's own listing of its copies, as a table
+    broker_copies     the broker's own listing of its copies, as a table
     verdict           the verdict, what it covers, and the chain of all verdicts
 """

@@ -13,7 +13,7 @@ import msgspec
 
 from godwit.brokers.contract import PUBLISH_CHUNK
 from godwit.core.journal.vocabulary import Event
-from godwit.pipeline.audit.interruptions import Gap, Removal, Shard
+from godwit.pipeline.audit.interruptions import Gap, GroupRemoval, Shard
 
 _MOST_SPANS: Final = 100
 """Later spans of numbers that cannot be known are joined with the one before."""
@@ -54,7 +54,7 @@ class ShardCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> tuple[tuple[int, int], ...]:
-        """The rows that nobody followed: those before the first one, and the gaps."""
+        """The rows that were not followed: those before the first one, and the gaps."""
         return (((1, self.first_seq - 1),) if self.first_seq > 1 else ()) + self.gaps
 
 
@@ -76,7 +76,7 @@ class Coverage(msgspec.Struct, frozen=True):
         )
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class RowRun(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of a journal without a hole that one task read."""
 
     shard: str
@@ -101,7 +101,7 @@ class Created(msgspec.Struct, frozen=True):
     ordered: bool
 
 
-T = TypeVar("T", Created, Removal)
+T = TypeVar("T", Created, GroupRemoval)
 
 
 def coverage_bytes(coverage: Coverage) -> bytes:
@@ -125,11 +125,11 @@ def is_former(name: str, epoch: str) -> bool:
 
 
 def extended(
-    known: Coverage, runs: Iterable[Run], created: Iterable[Created], removals: Iterable[Removal]
+    known: Coverage, runs: Iterable[RowRun], created: Iterable[Created], removals: Iterable[GroupRemoval]
 ) -> tuple[Coverage, list[Gap]]:
     """Return the coverage after a batch, and the gaps before and between its rows."""
     shards = known.by_shard()
-    read: dict[Shard, list[Run]] = {}
+    read: dict[Shard, list[RowRun]] = {}
     for run in runs:
         read.setdefault((run.shard, run.epoch), []).append(run)
     births = _by_shard(created)
@@ -157,7 +157,7 @@ def unseen_numbers(coverage: Coverage) -> Iterator[tuple[str, str, str | None, l
 
 
 def _shard_after(
-    known: ShardCoverage | None, runs: Sequence[Run], created: Iterable[Created]
+    known: ShardCoverage | None, runs: Sequence[RowRun], created: Iterable[Created]
 ) -> tuple[ShardCoverage, list[tuple[int, int]]]:
     first, last = runs[0], max(runs, key=lambda run: run.last_seq)
     groups = dict(known.groups) if known is not None else {}
@@ -214,7 +214,7 @@ def _arrived(group: GroupCoverage, lowest: int, highest: int) -> GroupCoverage:
     return GroupCoverage(group.ordered, max(group.newest, highest), unseen)
 
 
-def _first(run: Run) -> int:
+def _first(run: RowRun) -> int:
     return run.first_seq
 
 

@@ -1,6 +1,6 @@
 """Interruptions of copies: purges and removals, which name no copy, and gaps, where rows of a journal are missing.
 
-Each step of a copy is told which interruption comes next in its group, by binary search in Spark's Python workers: a
+Which interruption comes next for a step of a copy is found by binary search in Spark's Python workers: a
 join would multiply every copy by every purge.
 """
 
@@ -28,7 +28,7 @@ _SEQ_BITS: Final = 42
 _NONE: Final = -1
 
 
-class Removal(msgspec.Struct, frozen=True):
+class GroupRemoval(msgspec.Struct, frozen=True):
     """A purge or removal, of one group or (None) of all groups of a queue."""
 
     shard: str
@@ -39,7 +39,7 @@ class Removal(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Rows of a journal that nobody will read: `first` to `last`."""
+    """Rows of a journal that are missing: `first` to `last`."""
 
     shard: str
     epoch: str
@@ -59,7 +59,7 @@ class Interruptions(msgspec.Struct, frozen=True):
         return bool(self.purges or self.removes or self.gaps)
 
 
-def interruptions_of(removals: Iterable[Removal], gaps: Iterable[Gap]) -> Interruptions:
+def interruptions_of(removals: Iterable[GroupRemoval], gaps: Iterable[Gap]) -> Interruptions:
     """Put purges, removals and gaps together."""
     removed = list(removals)
     return Interruptions(

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from godwit.core.journal.vocabulary import Event
 from godwit.core.queues import GroupSpec
-from godwit.pipeline.audit.coverage import Created, Run
+from godwit.pipeline.audit.coverage import Created, RowRun
 from godwit.pipeline.audit.drop_completed import FACTS, Place
-from godwit.pipeline.audit.interruptions import Removal
+from godwit.pipeline.audit.interruptions import GroupRemoval
 
 _TOTALS = ("n", "first_seq", "last_seq", "seq_sum", "last_at_ms")
 
@@ -31,7 +31,7 @@ class BatchOverview:
         return pa.table(texts | {name: pa.array([run[name] for _, run in rows], pa.int64()) for name in _TOTALS})
 
     @property
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[RowRun]:
         """The rows without a hole that each task read."""
         for shard in self._shards:
             arrivals: dict[int, dict[str, tuple[int, int]]] = {}
@@ -42,7 +42,7 @@ class BatchOverview:
             for run in shard["runs"]:
                 facts = {name: run[name] for name in FACTS if name != "seq_sum"}
                 found = arrivals.get(run["first_seq"], {})
-                yield Run(shard=shard["shard"], epoch=shard["epoch"], arrivals=found, **facts)
+                yield RowRun(shard=shard["shard"], epoch=shard["epoch"], arrivals=found, **facts)
 
     @property
     def arrived(self) -> Iterator[tuple[Place, int, bytes | None]]:
@@ -61,10 +61,10 @@ class BatchOverview:
         ]
 
     @property
-    def removals(self) -> list[Removal]:
+    def removals(self) -> list[GroupRemoval]:
         """The purges, and removals of groups and queues."""
         return [
-            Removal(shard["shard"], shard["epoch"], one["seq"], one["group"], Event(one["event"]))
+            GroupRemoval(shard["shard"], shard["epoch"], one["seq"], one["group"], Event(one["event"]))
             for shard in self._shards
             for one in shard["removals"]
         ]

@@ -48,7 +48,7 @@ class AuditFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnknownSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of a journal that nobody followed, from `first_seq` to `last_seq` (None: to an end that is not known).
+    """Rows of a journal that were not followed, from `first_seq` to `last_seq` (None: to an end that is not known).
 
     `copies` counts those that were open before and may have ended in these rows, or are lost.
     """
@@ -137,7 +137,7 @@ def _name(one: ShardCoverage, shards: Sequence[ShardCoverage]) -> str:
 def unknown_spans(
     coverage: Coverage, held: Iterable[tuple[str, str]], counts: Mapping[tuple[str, str], int]
 ) -> tuple[UnknownSpan, ...]:
-    """Return the rows that nobody followed; `counts` are copies that may have ended in them, by shard and epoch.
+    """Return the rows that were not followed; `counts` are copies that may have ended in them, by shard and epoch.
 
     A journal that the broker no longer has (`held`) is unknown from its last row on, unless its queue was removed and
     nothing was left.

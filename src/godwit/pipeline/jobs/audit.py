@@ -18,8 +18,8 @@ from godwit.brokers.contract import Broker, ShardEnds
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.errors import StoreBusy
 from godwit.core.journal.shards import Position
+from godwit.pipeline.audit.broker_copies import LISTING, BrokerListing
 from godwit.pipeline.audit.coverage import Coverage
-from godwit.pipeline.audit.listing import LISTING, BrokerListing
 from godwit.pipeline.audit.part import AuditState, audit_key, unseen_table
 from godwit.pipeline.audit.verdict import (
     KINDS,

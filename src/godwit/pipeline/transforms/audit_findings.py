@@ -22,7 +22,7 @@ def lost_copies(open_copies: DataFrame, listing: DataFrame, listed: DataFrame) -
 
     `listing` holds the broker's copies (`COPY`, message_id) when its journal had come to the seq in `listed`
     (shard, epoch, seq). The audit may have gone further: copies that arrived later are not missing. A copy with the
-    number of another message is another copy. Where rows are missing, nobody can tell whether a copy ended: `unknown`.
+    number of another message is another copy. Where rows are missing, it is not known whether a copy ended: `unknown`.
     """
     there = open_copies.join(F.broadcast(listed.withColumnRenamed("seq", "listed_seq")), ["shard", "epoch"])
     gone = there.where(F.col("born") <= F.col("listed_seq")).join(_copies(listing), _SAME, "left_anti")
