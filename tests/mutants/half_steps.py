@@ -10,6 +10,9 @@ CANCEL: Final = "tests/brokers/redis/test_redis_cancel.py::"
 RECOUNT: Final = "tests/brokers/redis/test_redis_recount.py::"
 MENDED: Final = f"{RECOUNT}test_what_does_not_agree_with_what_is_stored_is_mended_and_the_queue_goes_on"
 STEPS: Final = "tests/brokers/redis/test_redis_half_steps.py::"
+SQLITE: Final = "tests/brokers/sqlite/test_half_steps.py::"
+WHOLE: Final = f"{SQLITE}test_a_step_that_fails_at_any_statement_leaves_nothing_behind_and_works_then"
+SHOWN: Final = f"{SQLITE}test_counters_that_disagree_with_what_is_stored_are_shown_and_mended"
 
 MUTANTS: Final = (
     Mutant(
@@ -60,5 +63,40 @@ MUTANTS: Final = (
         old="for n = #undone, 1, -1 do pcall(undone[n]) end\n",
         new="",
         tests=(f"{STEPS}test_a_script_that_fails_at_any_command_has_done_all_or_nothing[redis-settle]",),
+    ),
+    Mutant(
+        name="half steps: sqlite: a cancelled copy stays in the bytes of its group",
+        file="brokers/sqlite/removal.py",
+        old="    group.bytes -= messages[index][SIZE]\n",
+        new="",
+        tests=(f"{WHOLE}[cancel]",),
+    ),
+    Mutant(
+        name="half steps: sqlite: what expired stays counted as expiring",
+        file="brokers/sqlite/layout/copies.py",
+        old="    if copy.expiry is not None:\n        group.expiring -= 1\n",
+        new="",
+        tests=(f"{WHOLE}[maintain]",),
+    ),
+    Mutant(
+        name="half steps: sqlite: counters are never compared with what is stored",
+        file="brokers/sqlite/broker.py",
+        old="        if began >= self._recount_at:\n",
+        new="        if False:\n",
+        tests=(SHOWN,),
+    ),
+    Mutant(
+        name="half steps: sqlite: counters that disagree stay as they are",
+        file="brokers/sqlite/layout/recount.py",
+        old="        setattr(group, counter, counted)\n",
+        new="        del counted\n",
+        tests=(SHOWN,),
+    ),
+    Mutant(
+        name="half steps: sqlite: the doctor does not see counters that disagree",
+        file="admin/doctor/sqlite.py",
+        old="    if wrong:\n",
+        new="    if False:\n",
+        tests=(SHOWN,),
     ),
 )

@@ -22,6 +22,7 @@ from godwit.admin.doctor.journals import examine_journals
 from godwit.admin.doctor.units import seconds_in_words, size
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.brokers.sqlite.layout.file import open_reader, translated
+from godwit.brokers.sqlite.layout.recount import examined
 from godwit.core.errors import BrokerUnavailable
 from godwit.core.queues import QueueSpec
 from godwit.sqlite_writer.connection import check_header
@@ -68,6 +69,7 @@ async def examine(url: str, *, span: timedelta) -> list[Finding]:
     found = judge(facts)
     specs = await asyncio.to_thread(_specs, path)
     if specs is not None and facts.writable and facts.broken is None:
+        found.append(await asyncio.to_thread(_counters, path))
         async with SqliteBroker(path) as broker:
             found += await examine_journals(broker.journal, specs, span=span)
     return found
@@ -137,6 +139,24 @@ def _specs(path: Path) -> dict[str, QueueSpec] | None:
         except sqlite3.OperationalError:
             return None
     return {name: msgspec.json.decode(spec, type=QueueSpec) for name, spec in rows}
+
+
+def _counters(path: Path) -> Finding:
+    """Compare what each group is said to hold with what it holds."""
+    with closing(open_reader(path)) as connection:
+        wrong, mended = examined(connection)
+    if wrong:
+        queue, group, counters = wrong[0]
+        first = ", ".join(f"{name} {said:,} (counted: {counted:,})" for name, (said, counted) in counters.items())
+        return warning(
+            "counters",
+            f"{len(wrong)} groups say another number than they hold; {group} of {queue}: {first}",
+            "Statistics and limits are wrong, and a pull may find nothing although messages wait.",
+            "Any worker on this file mends them within ten minutes; if they come back, report it.",
+        )
+    if mended:
+        return note("counters", f"agree with what is stored; mended {mended:,} times", "They should never disagree.")
+    return ok("counters", "agree with what is stored")
 
 
 def judge(facts: SqliteFacts) -> list[Finding]:

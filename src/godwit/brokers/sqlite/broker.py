@@ -18,6 +18,7 @@ from godwit.brokers.contract import NO_WAIT, Delivery, HandBack, Place, QueueSta
 from godwit.brokers.listener import LoopListener
 from godwit.brokers.sqlite.engine import SqliteEngine
 from godwit.brokers.sqlite.layout.file import open_reader, owner_of, translated
+from godwit.brokers.sqlite.layout.recount import disagreements
 from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.brokers.sqlite.layout.step import SqliteStep
 from godwit.brokers.sqlite.listen.listeners import SqliteListeners
@@ -40,6 +41,8 @@ T = TypeVar("T")
 BUSY: Final = 50
 BRIEF: Final = 200
 """Messages up to which a pull or a settlement is short enough to be carried out on the event loop's own thread."""
+RECOUNT_SECONDS: Final = 600.0
+"""How often the counters of all groups are compared with what is stored; readers and writers go on meanwhile."""
 MAINTAIN_SECONDS: Final = 10.0
 """How long a call may look after groups and dead letters, so that what is past its time is forgotten in any case."""
 
@@ -74,6 +77,7 @@ class SqliteBroker:
         self._closed = False
         self._opening = asyncio.Lock()
         self._writer: SqliteWriter | None = None
+        self._recount_at = 0.0
         self.dead_letters = SqliteDeadLetters(self)
         self.journal = SqliteBrokerJournal(self)
         self.shared = SqliteShared(self)
@@ -355,6 +359,10 @@ class SqliteBroker:
                 place = replace(place, stage=Stage.PAST, done=(0, 0))
             elif spent > 2 * MAINTAIN_SECONDS:
                 break
+        if began >= self._recount_at:
+            self._recount_at = began + RECOUNT_SECONDS
+            for queue, group, _ in await self.read(disagreements):
+                await self.write("mend", partial(SqliteEngine.mend, name=queue, group=group))
         return place.changes
 
     async def stats(self) -> list[QueueStats]:

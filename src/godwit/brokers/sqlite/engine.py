@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from godwit.brokers.arguments import lives_until_ms
 from godwit.brokers.contract import Delivery, LetterId, Receipt, Settlement
 from godwit.brokers.sqlite import dead_letters, declare, journal, publish, pull, removal, settle, shared
-from godwit.brokers.sqlite.layout import ids
+from godwit.brokers.sqlite.layout import ids, recount
 from godwit.brokers.sqlite.layout.runs import Runs
 from godwit.brokers.sqlite.layout.step import KnownQueues, SqliteStep
 from godwit.brokers.sqlite.portions import Maintained, Stage, feed, look_after
@@ -176,6 +176,10 @@ class SqliteEngine:
             shared.forget(self.connection, now_ms)
         dropped = self._step(self._trimmer.step)
         return replace(place, done=(1, 0)) if dropped else replace(place, stage=Stage.DONE)
+
+    def mend(self, name: QueueName, group: GroupName) -> bool:
+        """Count anew what a group holds; say whether its counters were wrong."""
+        return self._step(recount.mend, name, group)
 
     def trim(self) -> int:
         """Drop a portion of what the journals need not keep; return the number of rows."""

@@ -196,3 +196,6 @@ CREATE TABLE IF NOT EXISTS broker_repeats (
     run INTEGER NOT NULL,
     PRIMARY KEY (queue_id, id, seq)
 ) STRICT, WITHOUT ROWID;
+
+-- Groups whose counters disagreed with what is stored, and when they were mended. Made when a file is opened, too.
+CREATE TABLE IF NOT EXISTS broker_mends (queue TEXT NOT NULL, grp TEXT NOT NULL, at INTEGER NOT NULL) STRICT;

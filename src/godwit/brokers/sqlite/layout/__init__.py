@@ -11,4 +11,5 @@ Modules:
     copies         copies with rows of their own and the places they wait in
     leases         leases in blocks, one row per pull
     arrival_rows   journal rows of arrivals, cooked from runs
+    recount        the counters of groups compared with what is stored, and mended
 """

@@ -25,7 +25,7 @@ from godwit.sqlite_writer.write_ahead_log import CheckpointRules
 from godwit.sqlite_writer.writer_thread import FileOwner
 
 SCHEMA_VERSION: Final = 1
-ADDED_TABLES: Final = ("broker_lags", "broker_repeats")
+ADDED_TABLES: Final = ("broker_lags", "broker_repeats", "broker_mends")
 """Tables that files of version 1 may lack; older programs go on without them."""
 CHECKPOINT_SECONDS: Final = 1.0
 WAL_BYTES: Final = 64 << 20
@@ -110,7 +110,7 @@ def _schema_version(connection: sqlite3.Connection) -> int:
 
 def _create_schema(connection: sqlite3.Connection) -> None:
     new = not _schema_version(connection)
-    added = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?)", ADDED_TABLES).fetchone()[0]
+    added = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?, ?)", ADDED_TABLES).fetchone()[0]
     if not new and added == len(ADDED_TABLES):
         return
     script = files("godwit.brokers.sqlite").joinpath("schema.sql").read_text("utf-8")
