@@ -9,6 +9,8 @@ from tests.mutants.plant import Mutant
 CANCEL: Final = "tests/brokers/redis/test_redis_cancel.py::"
 RECOUNT: Final = "tests/brokers/redis/test_redis_recount.py::"
 MENDED: Final = f"{RECOUNT}test_what_does_not_agree_with_what_is_stored_is_mended_and_the_queue_goes_on"
+LARGE: Final = "tests/brokers/redis/test_redis_large_numbers.py::"
+OUTAGES: Final = "tests/brokers/redis/test_redis_outages.py::"
 STEPS: Final = "tests/brokers/redis/test_redis_half_steps.py::"
 SQLITE: Final = "tests/brokers/sqlite/test_half_steps.py::"
 WHOLE: Final = f"{SQLITE}test_a_step_that_fails_at_any_statement_leaves_nothing_behind_and_works_then"
@@ -98,5 +100,34 @@ MUTANTS: Final = (
         old="    if wrong:\n",
         new="    if False:\n",
         tests=(SHOWN,),
+    ),
+    Mutant(
+        name="half steps: a chunk tells of 127 groups at most",
+        file="brokers/redis/lua/arrive.lua",
+        old="string.char(0xdc) .. struct.pack('>I2', 2 * groups)",
+        new="'\\220\\0' .. string.char(2 * groups)",
+        tests=(f"{LARGE}test_every_group_of_many_gets_what_was_confirmed[128]",),
+    ),
+    Mutant(
+        name="half steps: only the first leases are forgiven an outage",
+        file="brokers/redis/lua/_care.lua",
+        old="  if #open >= 2 * FORGIVE then\n    put(",
+        new="  if false then\n    put(",
+        tests=(f"{LARGE}test_more_leases_than_two_bytes_count_outlive_an_outage",),
+        patience_seconds=60,
+    ),
+    Mutant(
+        name="half steps: a journal is not trimmed above maxmemory",
+        file="brokers/redis/lua/trim.lua",
+        old="  redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too\n",
+        new="",
+        tests=(f"{OUTAGES}test_what_frees_memory_works_above_maxmemory",),
+    ),
+    Mutant(
+        name="half steps: no reader of a journal can register above maxmemory",
+        file="brokers/redis/lua/commit.lua",
+        old="redis.call('HDEL', KEYS[2], '') -- allowed above maxmemory; what follows then is, too\n",
+        new="",
+        tests=(f"{OUTAGES}test_what_frees_memory_works_above_maxmemory",),
     ),
 )

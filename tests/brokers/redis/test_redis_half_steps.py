@@ -26,6 +26,7 @@ from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.publish.fast_command import fast_publish_command, packed_one
 from godwit.brokers.redis.pull import PullOrder
 from godwit.core.failures.failure import FailureKind, ProcessingError
+from godwit.core.journal.shards import Position
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Routing
@@ -134,6 +135,11 @@ async def inbox(prepared: PreparedQueue) -> None:
     await prepared.broker.maintain()
 
 
+async def commit(prepared: PreparedQueue) -> None:
+    ends = (await prepared.broker.journal.shards())[f"{Q}#0"]
+    await prepared.broker.journal.commit("reader", f"{Q}#0", Position(ends.epoch, ends.last_seq))
+
+
 async def recount(prepared: PreparedQueue) -> None:
     """Find copies that wait nowhere, heads without a copy, places without one, and counters that are wrong."""
     with prepared.server.client() as client:
@@ -176,6 +182,7 @@ SCENES: Final[dict[str, tuple[str, Act]]] = {
     "discard": ("discard", discard),
     "maintain": ("maintain", lambda prepared: after_all(prepared, prepared.broker.maintain)),
     "recount": ("recount", recount),
+    "commit": ("commit", commit),
     "forget": ("forget", lambda prepared: after_all(prepared, prepared.broker.maintain)),
     "trim": ("trim", trim),
     "shared put": ("shared", lambda prepared: prepared.broker.shared.put("c", b"2", expected=None, ttl=SOON)),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +14,18 @@ from godwit.brokers.contract import Ack, HandBack
 from godwit.brokers.redis import RedisBroker
 from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.listen import listeners
-from godwit.core.clock import SYSTEM_CLOCK
-from godwit.core.errors import BrokerUnavailable, QueueFull, StorageFull
+from godwit.core.clock import SYSTEM_CLOCK, utc_now
+from godwit.core.errors import BrokerUnavailable, JournalLost, QueueFull, StorageFull
 from godwit.core.journal.chunks import decode_chunk
+from godwit.core.journal.shards import Position
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
 from godwit.core.names import AckId, GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from godwit.core.shared_keys import MAINTENANCE
+from godwit.manager import MessageQueueManager
 from godwit.runtime.leader import LeaderClaim
+from godwit.store.urls import connect
 from tests.servers.redis import fresh, redis_server
 from tests.waiting import eventually, real_time, soon
 
@@ -261,6 +267,73 @@ async def test_a_full_server_refuses_publishes_drains_and_takes_publishes_again(
                 drained += found
             assert drained == accepted
             assert [receipt.fresh for receipt in await broker.publish([message("again", 4_000)])] == [True]
+
+
+async def test_what_frees_memory_works_above_maxmemory() -> None:
+    short, shard = timedelta(milliseconds=1), f"{Q}#0"
+    with redis_server(lines=("maxmemory-policy noeviction",)) as server, server.client() as client:
+        async with RedisBroker(server.url) as broker:
+            await broker.declare(QueueSpec(name="gone"))
+            await broker.declare(QueueSpec(name=Q, journal_keep=short))
+            before = (await broker.journal.shards())[shard]
+            await broker.journal.commit("reader", shard, Position(before.epoch, 0))
+            await broker.publish([message(f"m{n}") for n in range(5)])
+            await take(broker)
+            await broker.maintain()
+            client.config_set("maxmemory", 1)
+            assert (await broker.journal.shards())[shard].first_seq == 1, "what a reader has not read is kept"
+            await broker.remove("gone")
+            ends = (await broker.journal.shards())[shard]
+            await broker.journal.commit("reader", shard, Position(ends.epoch, ends.last_seq))
+            await real_time(short)
+            await broker.maintain()
+            ends = (await broker.journal.shards())[shard]
+            assert ends.first_seq == ends.last_seq + 1, "what the reader has read was not trimmed"
+            with pytest.raises(QueueFull):
+                await broker.publish([message("refused")])
+            with pytest.raises(JournalLost):
+                await broker.journal.commit("reader", shard, Position("another", 0))
+
+
+async def test_a_moment_above_maxmemory_ends_neither_recorder_nor_scheduler_nor_outbox(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    with redis_server(lines=("maxmemory-policy noeviction",)) as server, server.client() as client:
+        broker = RedisBroker(server.url)
+        async with MessageQueueManager(broker, store=connect(f"sqlite:///{file}")) as mq:
+            await mq.declare(Q)
+            assert mq.store is not None
+            await mq.store.ping()
+            running = [asyncio.create_task(run()) for run in (mq.scheduler.run, mq.store_services.run)]
+            due = utc_now() + timedelta(seconds=1)
+            scheduled = await mq.schedule_message(Message(queue=Q, payload="due"), due)
+            client.config_set("maxmemory", 1)
+            with pytest.raises(QueueFull):
+                await broker.publish([message("refused")])
+            with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+                connection.execute("BEGIN")
+                put = await mq.outbox(connection).enqueue(Message(queue=Q, payload="from the outbox"))
+                connection.execute("COMMIT")
+            await real_time(timedelta(seconds=2.5))
+            client.config_set("maxmemory", 0)
+
+            async def sent() -> bool:
+                (group,) = (await broker.stats())[0].groups
+                return group.depth == 2
+
+            await eventually(sent, within=timedelta(seconds=30))
+            positions = {shard: ends.last_seq for shard, ends in (await broker.journal.shards()).items()}
+
+            async def recorded() -> bool:
+                assert mq.store is not None
+                reached = await mq.store.messages.positions()
+                return all(shard in reached and reached[shard].seq >= seq for shard, seq in positions.items())
+
+            await eventually(recorded, within=timedelta(seconds=30))
+            assert [await mq.status(one) is not None for one in (scheduled, put)] == [True, True]
+            assert not any(task.done() for task in running)
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
 
 
 async def test_a_key_of_another_type_in_the_way_is_refused_before_anything_is_written() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from godwit.brokers.redis.layout.partitions import share
 from godwit.brokers.redis.settle import Shard
 from godwit.brokers.redis.stats import snapshot
 from godwit.core.clock import milliseconds
-from godwit.core.errors import JournalLost
+from godwit.core.errors import JournalLost, StorageFull
 from godwit.core.journal.shards import Position, shard_name, shard_parts
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import GroupName, QueueName
@@ -125,7 +126,8 @@ class RedisJournal:
         dropped = await self._trim(await self._shards_of(specs), specs)
         for name in await self._catalog.list.due():
             dropped += await self._trim_removed(name, specs)
-        await self._catalog.set_removed_aside()
+        with suppress(StorageFull):  # a full server has that done later
+            await self._catalog.set_removed_aside()
         return dropped
 
     async def _trim_removed(self, name: QueueName, specs: Mapping[QueueName, QueueSpec]) -> int:
@@ -134,7 +136,8 @@ class RedisJournal:
         dropped = await self._trim(shards, {})
         kept = await self._reach.ask(*(("XLEN", keys.step(*shard)[1]) for shard in shards)) if shards else []
         if any(kept):
-            await self._catalog.list.look_later(name)
+            with suppress(StorageFull):
+                await self._catalog.list.look_later(name)
         else:
             await self._trim(shards, {})  # now that no row is left the journal itself goes
             await self._catalog.list.forget(name)
@@ -157,10 +160,12 @@ class RedisJournal:
         """Register how far `reader` has got."""
         check_reader(reader, position)
         place = shard_parts(shard)
-        ends = (await self._ends(place))[0] if place is not None else None
-        if ends is None or place is None or ends.epoch != position.epoch:
-            raise JournalLost(shard, f"epoch {position.epoch}", "another journal" if ends else "nothing")
-        await self._reach.ask(("HSET", keys.part(place[0], "readers", place[1]), reader, position.seq))
+        found: bytes | int = b""
+        if place is not None:
+            names = (keys.step(*place)[0], keys.part(place[0], "readers", place[1]))
+            found = await self._reach.run("commit", place[0], names, (position.epoch, reader, position.seq))
+        if found != 1:
+            raise JournalLost(shard, f"epoch {position.epoch}", "another journal" if found else "nothing")
 
     async def committed(self, reader: str) -> Mapping[str, Position]:
         """Return how far `reader` has got."""

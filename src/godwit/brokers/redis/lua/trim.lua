@@ -35,6 +35,7 @@ for _, entry in ipairs(redis.call('XRANGE', journal, '-', '+', 'COUNT', MOST)) d
   if last > read_by_all then unread = unread + last - math.max(read_by_all, first - 1) end
 end
 if #gone > 0 then
+  redis.call('HDEL', meta, '') -- allowed above maxmemory; what follows then is, too
   for n = 1, #gone do drop('XDEL', journal, gone[n]) end
   journal_bytes = journal_bytes - bytes
   if unread > 0 then count_up(meta, 'jd', unread) end
