@@ -45,19 +45,21 @@ async def test_more_leases_than_two_bytes_count_outlive_an_outage() -> None:
     server, clock = fresh(), ManualClock()
     async with RedisBroker(server.url, now=lambda: str(clock.now_ms())) as broker:
         await broker.declare(QueueSpec(name=Q, dedup_window=timedelta(0)), [GroupSpec(name=G, max_crashes=1)])
-        envelopes = [message(f"m{number}") for number in range(LEASES)]
-        for start in range(0, LEASES, 10_000):
+        envelopes = [message(f"m{number}") for number in range(LEASES + 400)]
+        for start in range(0, len(envelopes), 10_000):
             await broker.publish(envelopes[start : start + 10_000])
         held = []
-        for _ in range(0, LEASES, 10_000):
-            held += await broker.pull(Q, G, worker="w", limit=10_000, lease=LEASE)
-        assert len(held) == LEASES
+        for many in (*[10_000] * 6, LEASES - 60_000, 400):
+            if many == 400:
+                clock.advance(timedelta(milliseconds=1))
+            held += await broker.pull(Q, G, worker="w", limit=many, lease=LEASE)
+        assert len(held) == LEASES + 400
         clock.advance(2 * LEASE)
         assert await broker.maintain() >= LEASES
         (group,) = (await broker.stats())[0].groups
-        assert (group.leased, group.dead) == (LEASES, 0), "an outage is nobody's crash"
+        assert (group.leased, group.dead) == (LEASES + 400, 0), "an outage is nobody's crash"
         await broker.publish([message("fresh")])
         assert [one.message_id for one in await broker.pull(Q, G, worker="w", limit=5, lease=LEASE)] == ["fresh"]
         assert await broker.settle([Ack(one.ack_id, run_ms=1) for one in held[-400:]]) == []
         (group,) = (await broker.stats())[0].groups
-        assert group.leased == group.depth == LEASES - 400 + 1
+        assert group.leased == group.depth == LEASES + 1
