@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -169,8 +170,10 @@ class MessageQueueManager(ConsumerRegistration):
             await self._open()
         except BaseException:
             self.opened.no_more()
-            await self.monitoring.close()
-            await self.broker.close()
+            try:
+                await self.monitoring.close()
+            finally:
+                await self.broker.close()
             raise
         return self
 
@@ -201,13 +204,14 @@ class MessageQueueManager(ConsumerRegistration):
         """Refuse new messages from now on, finish those under way, disconnect."""
         self._background.cancel()
         self.opened.no_more()
-        if self._producer is not None:
-            await self._producer.close()
-        await self.monitoring.close()
-        await self.store_services.close()
-        if self.store is not None:
-            await self.store.close()
-        await self.broker.close()
+        async with AsyncExitStack() as ending:  # the rest is closed too when a step fails, or the caller is cancelled
+            ending.push_async_callback(self.broker.close)
+            if self.store is not None:
+                ending.push_async_callback(self.store.close)
+            ending.push_async_callback(self.store_services.close)
+            ending.push_async_callback(self.monitoring.close)
+            if self._producer is not None:
+                await self._producer.close()
 
     @property
     def producer(self) -> QueueProducer:

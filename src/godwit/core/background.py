@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from godwit.core.error_text import error_text, type_name
@@ -25,6 +25,7 @@ LONGEST_PAUSE: Final = 30.0
 STEADY_AFTER: Final = 60.0
 """Seconds without an error after which a task counts as well again: the next pause is the first one."""
 
+T = TypeVar("T")
 Run = Callable[[], Coroutine[Any, Any, object]]
 
 log = get_logger(__name__)
@@ -102,17 +103,24 @@ class Background:
         kept.task.add_done_callback(self._tasks.pop)
         return kept
 
-    def once(self, name: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        """Run a coroutine beside the caller once; an error of it is logged and counted."""
+    def once(
+        self, name: str, work: Coroutine[Any, Any, T], *, expected: tuple[type[BaseException], ...] = (BrokerClosed,)
+    ) -> asyncio.Task[T]:
+        """Run a coroutine beside the caller once; an error of it that is not `expected` is logged and counted."""
         task = asyncio.get_running_loop().create_task(work, name=f"godwit {name}")
         self._errands.add(task)
-        task.add_done_callback(lambda done: self._ended(name, done))
+        task.add_done_callback(lambda done: self._ended(name, done, expected))
         return task
 
-    def _ended(self, name: str, task: asyncio.Task[Any]) -> None:
+    def _ended(self, name: str, task: asyncio.Task[Any], expected: tuple[type[BaseException], ...]) -> None:
         self._errands.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, BrokerClosed):
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, expected):
             failed(name, error, owner=self.owner)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait a while for what runs once; it goes on if that was not long enough."""
+        if self._errands:
+            await asyncio.wait(self._errands, timeout=seconds)
 
     async def close(self) -> None:
         """Cancel what runs and wait until it has ended; an error on the way out is logged, never raised."""

@@ -80,7 +80,13 @@ class ManualDeliveries:
         return own or self._policy(delivery.queue, delivery.group)
 
     async def _settle(self, delivery: Delivery, settlement: Ack | Nack | GiveUp) -> None:
-        if await self._broker.settle([settlement]):
+        key = (delivery.message_id, delivery.group)
+        try:
+            refused = await self._broker.settle([settlement])
+        except BaseException:  # cancelled, or the broker is away: the caller may try again
+            self._held.setdefault(key, delivery)
+            raise
+        if refused:
             self._metrics.ack_refused(delivery.queue, delivery.group)
             raise InvalidAckId(delivery.ack_id)
 

@@ -42,6 +42,7 @@ from godwit.brokers.rabbitmq.resend import Resender
 from godwit.brokers.rabbitmq.settle import RabbitSettler
 from godwit.brokers.rabbitmq.side_ports import RabbitDeadLetters, RabbitJournal, RabbitShared
 from godwit.brokers.rabbitmq.url import Address
+from godwit.core.background import Background
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerUnavailable, GodwitError
 from godwit.core.journal.external_journal import JournalWriter
@@ -125,7 +126,7 @@ class RabbitMQBroker:
         self.journal = RabbitJournal(self._ledger)
         self.shared = RabbitShared(self._ledger)
         self._forwarder: JournalForwarder | None = None
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background = Background("rabbitmq")
         self._maintaining = asyncio.Lock()
         self._open = False
         self._was_open = False
@@ -183,9 +184,7 @@ class RabbitMQBroker:
         self._listeners.wake_all()
         for consumer in self._consumers.values():
             consumer.close()
-        for task in list(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._background.close()
         await self._link.close()
         held = self._lease_table.drop(lambda _: True)
         if held:
@@ -359,9 +358,7 @@ class RabbitMQBroker:
             except GodwitError as error:
                 log.warning("work in the background failed", error=str(error))
 
-        task = asyncio.get_running_loop().create_task(quietly())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background.once("rabbitmq errand", quietly())
 
     @asynccontextmanager
     async def _translating(self) -> AsyncIterator[None]:

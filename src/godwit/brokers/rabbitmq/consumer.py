@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from pamqp import commands
 
@@ -15,6 +15,8 @@ from godwit.brokers.rabbitmq.amqp.channel import Channel
 from godwit.brokers.rabbitmq.amqp.connection import Connection
 from godwit.brokers.rabbitmq.amqp.errors import ConnectionLost, ServerRefused
 from godwit.brokers.rabbitmq.amqp.frames import Incoming
+from godwit.core.background import Background
+from godwit.core.errors import GodwitError
 
 LINGER_SECONDS: Final = 1.0
 """So long the server goes on sending after the last listener left: most come back at once."""
@@ -52,7 +54,7 @@ class GroupConsumer:
         self._tag: str | None = None
         self._prefetch = 0
         self._ending: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background("rabbitmq")
 
     @property
     def consuming(self) -> bool:
@@ -180,18 +182,9 @@ class GroupConsumer:
                 self.buffer.clear()
                 self._requeue(left)
 
-    def _spawn(self, work: object) -> None:
-        async def quietly() -> None:
-            try:
-                await work  # type: ignore[misc]
-            except (ConnectionLost, ServerRefused):
-                pass  # reconnecting begins anew, and a pull tells its caller
-            except Exception:  # noqa: BLE001, S110 (likewise: errors of the link)
-                pass
-
-        task = asyncio.get_running_loop().create_task(quietly())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do something beside the caller; when the link is lost it is left: reconnecting begins anew."""
+        self._background.once("rabbitmq errand", work, expected=(ConnectionLost, ServerRefused, GodwitError, OSError))
 
     def lost(self) -> None:
         """Forget what the lost connection had sent."""

@@ -33,6 +33,7 @@ from godwit.brokers.redis.renew import RedisRenewer
 from godwit.brokers.redis.settle import RedisSettler
 from godwit.brokers.redis.shared import RedisShared
 from godwit.brokers.redis.url import RedisUrl
+from godwit.core.background import Background
 from godwit.core.errors import BrokerClosed, GodwitError, InvalidSetting
 from godwit.core.journal.vocabulary import Event
 from godwit.core.logs import get_logger
@@ -90,7 +91,7 @@ class RedisBroker:
         self._inbox = Inbox(self._reach, self._catalog, self._publisher)
         self._renewer = RedisRenewer(self._servers, now)
         self._listeners: RedisListeners | None = None
-        self._background: set[asyncio.Task[object]] = set()
+        self._background = Background("redis")
         self._letters = RedisDeadLetters(self._reach, self._catalog, self._publisher)
         self._journal = RedisJournal(self._reach, self._catalog)
         self._shared = RedisShared(self._reach)
@@ -148,8 +149,7 @@ class RedisBroker:
             return
         if self._listeners is not None:
             await self._listeners.close()
-        if self._background:
-            await asyncio.wait(self._background, timeout=1)
+        await self._background.finish(1)
         self._servers.close()
         self._renewer.close()
 
@@ -275,15 +275,9 @@ class RedisBroker:
     def _lost(self, order: PullOrder, token: str, client: ServedClient) -> None:
         self._in_background(self._taker.give_back(order, token, client))
 
-    def _in_background(self, errand: object) -> None:
-        task: asyncio.Task[object] = asyncio.get_running_loop().create_task(errand)  # type: ignore[arg-type]
-        self._background.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[object]) -> None:
-        self._background.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen: leases that could not be handed back run out
+    def _in_background(self, errand: Coroutine[Any, Any, object]) -> None:
+        """Hand back what nobody waits for; leases that cannot be handed back run out."""
+        self._background.once("redis errand", errand, expected=(GodwitError,))
 
     def listen(self, places: Sequence[Place]) -> LoopListener:
         """Return a listener for these places; the broker must be open."""

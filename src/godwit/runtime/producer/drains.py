@@ -10,6 +10,7 @@ from typing import Final
 
 from godwit.admin.control import draining_queues
 from godwit.brokers.contract import Shared
+from godwit.core.background import Background
 from godwit.core.errors import BrokerError, QueueDraining
 from godwit.core.names import QueueName
 
@@ -24,6 +25,7 @@ class Drains:
         self._queues: frozenset[QueueName] = frozenset()
         self._until = float("-inf")
         self._asking = asyncio.Lock()
+        self._background = Background("producer")
         self._renewing: asyncio.Task[None] | None = None
 
     @property
@@ -50,14 +52,12 @@ class Drains:
         """
         left = self._until - self._now()
         if left < KNOWN_FOR / 2 and self._renewing is None and left > 0:
-            self._renewing = asyncio.get_running_loop().create_task(self._ask(), name="godwit drains")
+            self._renewing = self._background.once("drains", self._ask())
             self._renewing.add_done_callback(self._renewed)
         return left > 0
 
-    def _renewed(self, task: asyncio.Task[None]) -> None:
-        self._renewing = None
-        if not task.cancelled():
-            task.exception()  # seen: the next publish asks by itself
+    def _renewed(self, _: asyncio.Task[None]) -> None:
+        self._renewing = None  # whatever it came to: the next publish asks by itself
 
     async def close(self) -> None:
         """Ask no more."""

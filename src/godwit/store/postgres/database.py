@@ -156,6 +156,9 @@ class PostgresDatabase:
                 await asyncio.wait_for(self._pool.close(), timeout=5)
             except _DRIVER_ERRORS:
                 self._pool.terminate()
+            except BaseException:  # a caller that does not wait for the end leaves nothing open either
+                self._pool.terminate()
+                raise
 
 
 @contextlib.contextmanager

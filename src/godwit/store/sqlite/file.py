@@ -96,7 +96,7 @@ class SqliteFile:
         self._opening = threading.Lock()
         self._writer: WriterThread | None = None
         self._reader: sqlite3.Connection | None = None
-        self._closed = False
+        self._closed = self._is_prepared = False
 
     def _writing(self) -> WriterThread:
         """Return the writer; its thread begins with the first write."""
@@ -122,11 +122,14 @@ class SqliteFile:
         writer = self._writing()
         writer.put(call)
         waiting = asyncio.wrap_future(future)
-        done, _ = await asyncio.wait({waiting}, timeout=self._busy_seconds)
-        if not done:
-            call.abandoned = True
-            waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
-            raise writer.late(call)
+        try:
+            done, _ = await asyncio.wait({waiting}, timeout=self._busy_seconds)
+            if not done:
+                raise writer.late(call)
+        finally:
+            if not waiting.done():  # cancelled, or too late: what has not begun is not begun any more
+                call.abandoned = True
+            waiting.add_done_callback(_seen)
         return waiting.result()
 
     async def read(self, operation: str, step: Callable[[sqlite3.Connection], T]) -> T:
@@ -147,8 +150,9 @@ class SqliteFile:
 
     async def prepared(self) -> None:
         """Make the file and the schema when they are missing, before they are used."""
-        if self._writer is None:
+        if not self._is_prepared:
             await self.write("opening the file", _nothing)
+            self._is_prepared = True
 
     async def look(self, operation: str, step: Callable[[], T]) -> T:
         """Carry out a step on the readers' thread without opening anything."""
@@ -162,11 +166,13 @@ class SqliteFile:
             return step()
 
         future = asyncio.get_running_loop().run_in_executor(self._reading, unless_abandoned)
-        done, _ = await asyncio.wait({future}, timeout=self._busy_seconds)
-        if not done:
-            abandoned = True
-            future.add_done_callback(lambda late: late.cancelled() or late.exception())
-            raise self.errors.late(operation, self._busy_seconds)
+        try:
+            done, _ = await asyncio.wait({future}, timeout=self._busy_seconds)
+            if not done:
+                raise self.errors.late(operation, self._busy_seconds)
+        finally:
+            abandoned = not future.done()
+            future.add_done_callback(_seen)
         try:
             return future.result()
         except (sqlite3.Error, OSError, *VALUE_ERRORS) as error:
@@ -185,6 +191,12 @@ class SqliteFile:
             self._reader.close()
         if self._writer is not None:
             self._writer.close()
+
+
+def _seen(late: asyncio.Future[Any]) -> None:
+    """Look at how a call ended whose caller may be gone, so that asyncio does not complain about it."""
+    if not late.cancelled():
+        late.exception()
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:

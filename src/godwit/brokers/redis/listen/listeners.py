@@ -23,6 +23,7 @@ from godwit.brokers.redis.layout import keys
 from godwit.brokers.redis.listen.prefetch import ParkedPull, PrefetchedPulls
 from godwit.brokers.redis.listen.wake_subscriber import Markers, WakeSubscriber
 from godwit.brokers.redis.pull import PullOrder
+from godwit.core.background import Background
 from godwit.core.errors import GodwitError
 from godwit.core.names import QueueName
 
@@ -129,6 +130,7 @@ class RedisListeners:
         self._spots: dict[Place, WaitPlace] = {}
         self._ears: dict[str, WakeSubscriber] = {}
         """By what the keys they wait for have in common: nothing on one server, a slot in a cluster."""
+        self._background = Background("redis")
         self._errands: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -265,7 +267,7 @@ class RedisListeners:
     # Errands
 
     def _send(self, *commands: tuple[str | int, ...]) -> None:
-        task = self._loop.create_task(self._errand(*commands))
+        task = self._background.once("redis errand", self._errand(*commands))
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
