@@ -61,6 +61,8 @@ class Prepared:
     mq: MessageQueueManager
     held: list[Delivery] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=count)
+    others: list[MessageQueueManager] = field(default_factory=list)
+    """Managers to close at the end."""
 
     def message(self, **fields: Any) -> Message:
         """Return a message with an id that none had before."""
@@ -299,7 +301,7 @@ async def open_and_close(p: Prepared) -> Made:
 
 @prepared
 async def close(p: Prepared) -> Made:
-    other = p.backend.manager()
+    p.others.append(other := p.backend.manager())
     await other.__aenter__()
     await other.broker.declare(QueueSpec(name=Q))
     await other.enqueue(p.message())
@@ -386,3 +388,5 @@ async def test_a_call_may_be_cancelled_at_any_point(name: str, call: str, tmp_pa
         if call in LONG_CALLS:
             moments = (Moment.WITH_THE_ANSWER if name == "redis" else Moment.AFTER_THE_ANSWER,)
         await cancelled_everywhere(present, check, moments=moments, may_return=call in MAY_RETURN)
+        for other in p.others:
+            await other.close()

@@ -147,11 +147,13 @@ class RedisBroker:
         """End all waiting and all connections."""
         if self._servers.closed:
             return
-        if self._listeners is not None:
-            await self._listeners.close()
-        await self._background.finish(1)
-        self._servers.close()
-        self._renewer.close()
+        try:
+            if self._listeners is not None:
+                await self._listeners.close()
+            await self._background.finish(1)
+        finally:  # a caller that does not wait for the end leaves no connection open either
+            self._servers.close()
+            self._renewer.close()
 
     def _open(self) -> RedisListeners:
         if self._listeners is None or self._servers.closed:
