@@ -278,7 +278,7 @@ class RedisBroker:
         self._in_background(self._taker.give_back(order, token, client))
 
     def _in_background(self, errand: Coroutine[Any, Any, object]) -> None:
-        """Hand back what nobody waits for; leases that cannot be handed back run out."""
+        """Hand back what a cancelled caller does not take; leases that cannot be handed back run out."""
         self._background.once("redis errand", errand, expected=(GodwitError,))
 
     def listen(self, places: Sequence[Place]) -> LoopListener:
