@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq.layout.message import InboundMessage, header_of
 from godwit.brokers.rabbitmq.ledger import dead_letters, declare, publish, queries, settle
 from godwit.brokers.rabbitmq.ledger.dead_letters import InboundLetter
@@ -23,7 +24,7 @@ from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope, seal
 from godwit.core.messages.message import Message
-from godwit.core.names import QueueName
+from godwit.core.names import AckId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.conformance.harness import G, Q
 
@@ -75,7 +76,9 @@ class OpenLedger:
         return group.ready, group.leased, group.dead, group.bytes
 
     async def acked(self, *leases: Lease) -> list[Lease]:
-        return await self.file.step(lambda ledger: settle.acked(ledger, [Done(one, 1, None) for one in leases]))
+        return await self.file.step(
+            lambda ledger: settle.acked(ledger, [Done(one, Ack(AckId(""), 1)) for one in leases])
+        )
 
     async def bury(self, lease: Lease, found: Sequence[InboundLetter]) -> int:
         await self.file.step(lambda ledger: settle.buried(ledger, [Burial(lease, FailureKind.PERMANENT)]))

@@ -42,7 +42,7 @@ def settle(
             row = acked_row(
                 envelope.id, copy.seq, copy.token, copy.attempt, copy.failures, copy.crashes,
                 now_ms - copy.leased_ms if settlement.run_ms is None else settlement.run_ms,
-                envelope.type, copy.lane, envelope.ordering_key, settlement.result,
+                envelope.type, copy.lane, envelope.ordering_key, settlement,
             )  # fmt: skip
             acked.append(row)
         else:

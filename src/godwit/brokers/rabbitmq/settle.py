@@ -41,7 +41,7 @@ class RabbitSettler:
                 continue
             places[settlement.ack_id] = index
             if isinstance(settlement, Ack):
-                done.append((held, Done(held.lease, settlement.run_ms, settlement.result)))
+                done.append((held, Done(held.lease, settlement)))
             else:
                 self._refusal(settlement, held, now_ms, limits, returns, burials)
         late = await self._acknowledge([one for _, one in done], list(refused.values()))

@@ -12,7 +12,7 @@ from godwit.brokers.redis.client.connection import Argument
 from godwit.brokers.redis.client.errors import LinkLost
 from godwit.brokers.redis.client.script_runner import ScriptRunner
 from godwit.brokers.redis.layout import keys
-from godwit.brokers.redis.layout.codec import ack_row, error_text, packed
+from godwit.brokers.redis.layout.codec import ack_end, ack_row, error_text, packed
 from godwit.brokers.redis.lease_cache import CachedLease, LeaseCache
 from godwit.brokers.redis.lost_reply import settle_again
 from godwit.core.clock import milliseconds
@@ -150,7 +150,7 @@ class RedisSettler:
         for one, ack in zip(held, islice(settlements, start, None), strict=False):
             assert isinstance(ack, Ack)  # noqa: S101 - `_all_acked` saw to it
             assert ack.run_ms is not None  # noqa: S101
-            row = ack_row(one.copy, one.member, one.copy.attempt + 1, ack.run_ms, ack.result)
+            row = ack_row(one.copy, one.member, one.copy.attempt + 1, ack.run_ms, ack)
             size = one.copy.envelope.size
             members.append(one.member)
             rows.append(row)
@@ -220,11 +220,10 @@ def extension(shard: Shard, aimed: Sequence[LeaseAim], lease_ms: int) -> tuple[t
 
 
 def _words(settlement: Settlement) -> tuple[Argument, ...]:
-    """Return verb, delay, kind, error, fingerprint, run_ms and result as `settle.lua` takes them."""
+    """Return verb, delay, kind, error, fingerprint, run_ms and end as `settle.lua` takes them."""
     match settlement:
         case Ack():
-            result = packed(settlement.result) if settlement.result is not None else b""
-            return ("ack", 0, "", "", "", _optional(settlement.run_ms), result)
+            return ("ack", 0, "", "", "", _optional(settlement.run_ms), ack_end(settlement))
         case HandBack():
             return ("hand_back", 0, "", "", "", "", "")
         case Nack() | Postpone():

@@ -54,7 +54,7 @@ def settle(work: SqliteStep, settlements: Sequence[Settlement]) -> list[AckId]:
             run_ms = group.queue.at - block.delivered_at if settlement.run_ms is None else settlement.run_ms
             row = acked_row(
                 lease.message_id, lease.seq, token, lease.attempt, lease.failures, lease.crashes, run_ms,
-                lease.type, lease.lane, lease.key, settlement.result,
+                lease.type, lease.lane, lease.key, settlement,
             )  # fmt: skip
             acked.append(row)
         elif not isinstance(settlement, Ack):

@@ -7,9 +7,20 @@ lack (lineage and body, marks, a result) is cut off where a row ends with it: a 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, Protocol
 
 JournalRow = tuple[Any, ...]
+ACKED_FIELDS: Final = 10
+"""The fields of a handled message that every row has."""
+
+
+class HandlerOutcome(Protocol):
+    """What an ack says for the journal (`Ack` of the broker contract)."""
+
+    @property
+    def result(self) -> bytes | None:
+        """What the handler returned."""
+        ...
 
 
 def declared_row(spec: bytes) -> JournalRow:
@@ -142,13 +153,18 @@ def acked_row(
     type: str,
     lane: int | None,
     ordering_key: str | None,
-    result: bytes | None,
+    ack: HandlerOutcome,
 ) -> JournalRow:
-    """Return the row of a message that was handled."""
+    """Return the row of a message that was handled, with what its ack says."""
     row = (
         message_id, publish_seq, delivery_id, attempt, failures, crashes, run_ms, type, lane, ordering_key,
     )  # fmt: skip
-    return row if result is None else (*row, result)
+    return row + acked_end(ack)
+
+
+def acked_end(ack: HandlerOutcome) -> JournalRow:
+    """Return how the row of a handled message ends, from the field on that most acks lack."""
+    return () if ack.result is None else (ack.result,)
 
 
 def ended_row(

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from godwit.brokers.contract import Ack
 from godwit.brokers.rabbitmq.ledger.pull import Lease, end_row
 from godwit.brokers.rabbitmq.ledger.transaction import DEAD, LEASED, WAITING, GroupBook, LedgerTransaction, QueueBook
 from godwit.core.failures.failure import FailureKind
@@ -42,8 +43,7 @@ class Done(msgspec.Struct):
     """A copy that was handled."""
 
     lease: Lease
-    run_ms: int | None
-    result: bytes | None
+    ack: Ack
 
 
 def _place(tx: LedgerTransaction, lease: Lease) -> tuple[QueueBook, GroupBook] | None:
@@ -73,8 +73,8 @@ def acked(tx: LedgerTransaction, ended: Sequence[Done]) -> list[Lease]:
         envelope = lease.inbound.envelope
         row = acked_row(
             envelope.id, lease.seq, lease.token, lease.attempt, lease.failures, lease.crashes,
-            tx.now(book) - lease.leased_at_ms if done.run_ms is None else done.run_ms,
-            envelope.type, 0, envelope.ordering_key, done.result,
+            tx.now(book) - lease.leased_at_ms if done.ack.run_ms is None else done.ack.run_ms,
+            envelope.type, 0, envelope.ordering_key, done.ack,
         )  # fmt: skip
         rows.setdefault((lease.queue, lease.group, Event.ACKED, lease.worker), []).append(row)
     _write(tx, rows)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from godwit.core.failures.failure import ProcessingError
-from godwit.core.journal.rows import JournalRow, acked_row, arrival_end
+from godwit.core.journal.rows import ACKED_FIELDS, HandlerOutcome, JournalRow, acked_end, acked_row, arrival_end
 from godwit.core.messages.envelope import Envelope
 from godwit.core.queues import LANE_OF_PRIORITY, Lane
 
@@ -29,6 +29,7 @@ _HEADED: Final = msgspec.msgpack.Decoder(tuple[
 _error_encoder: Final = msgspec.json.Encoder()
 _error_decoder: Final = msgspec.json.Decoder(ProcessingError)
 _NIL: Final = b"\xc0"
+_ARRAY: Final = 0x90
 _BLOB_ARRAY: Final = b"\x9d"
 _SORTED_ARRAY: Final = b"\x9e"
 _HEADED_ARRAY: Final = b"\xdc\x00\x16"
@@ -167,14 +168,20 @@ def lineage_of(envelope: Envelope, *, body: bool) -> JournalRow:
     )  # fmt: skip
 
 
-def ack_row(copy: StoredCopy, member: str, attempt: int, run_ms: int, result: bytes | None) -> bytes:
+def ack_row(copy: StoredCopy, member: str, attempt: int, run_ms: int, ack: HandlerOutcome) -> bytes:
     """Return the journal row of an ack."""
     envelope = copy.envelope
     row = acked_row(
         envelope.id, copy.seq, member, attempt, copy.failures, copy.crashes, run_ms, envelope.type, copy.lane,
-        envelope.ordering_key, result,
+        envelope.ordering_key, ack,
     )  # fmt: skip
     return _encode(row)
+
+
+def ack_end(ack: HandlerOutcome) -> bytes:
+    """Return what rows of acks differ in: the first byte of the array, and the values that most acks lack."""
+    end = acked_end(ack)
+    return bytes((_ARRAY | ACKED_FIELDS + len(end),)) + b"".join(map(_encode, end))
 
 
 packed: Final = _encode

@@ -3,7 +3,8 @@
 -- KEYS   1 meta, 2 journal, then 15 keys for each group
 -- ARGV   1 time, 2 queue, 3 number of groups, 4 number of settlements (at most 200), then the groups' names, then per
 --        settlement: number of its group, lease member, verb (ack, nack, postpone, give_up, hand_back), delay in ms, kind of
---        failure, error as JSON, fingerprint, run_ms, result as MessagePack (the last five may be empty)
+--        failure, error as JSON, fingerprint, run_ms, of an ack the first byte of its row and how the row ends (the last five
+--        may be empty)
 -- Gives  the indexes (from 1) of those that were not, or no longer, leased: they change nothing but the journal.
 -- Works above maxmemory.
 local fields = {}
@@ -45,7 +46,7 @@ end
 local refused, last_group, last_worker = {}, nil, nil
 for i = 1, n do
   local at = 4 + groups + 9 * (i - 1)
-  local g, member, verb, delay, kind, error, fingerprint, run, result = unpack(ARGV, at + 1, at + 9)
+  local g, member, verb, delay, kind, error, fingerprint, run, ending = unpack(ARGV, at + 1, at + 9)
   g = tonumber(g)
   local b, conf = blocks[g], confs[g]
   local c = conf and at_member(b, member)
@@ -62,7 +63,7 @@ for i = 1, n do
       finish(b, c)
       local row = pack(c.id, c.seq, member, c.attempt, c.failures, c.crashes, ran, c.type, c.lane)
         .. (text(c.key) and pack(c.key) or '\192')
-      note(g, 'acked', c.worker, (result == '' and '\154' or '\155') .. row .. result)
+      note(g, 'acked', c.worker, string.sub(ending, 1, 1) .. row .. string.sub(ending, 2))
       if conf.flow then ring(b) end
     elseif verb == 'hand_back' then
       c.attempt = c.attempt - 1
