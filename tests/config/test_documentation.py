@@ -11,6 +11,7 @@ from godwit.config.queues import CONSUMER_PARTS, TYPE_PARTS
 from godwit.core.durations import written
 from godwit.core.names import GroupName, QueueName
 from godwit.core.settings import TYPE_DEFAULTS, Settings
+from godwit.telemetry.alerts import AlertName
 from tests.project.specification import ROOT
 
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -110,6 +111,6 @@ def test_what_a_type_stands_for_is_on_the_page() -> None:
 
 def test_no_variable_is_named_on_the_page_that_nothing_reads() -> None:
     read = {variable.name for key in SETTINGS.values() for variable in key.variables}
-    alerts = {"HIGH_QUEUE_DEPTH", "HIGH_ERROR_RATE", "HIGH_RETRY_RATE", "SLOW_PROCESSING"}
+    alerts = {name.value for name in AlertName}
     named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", PAGE))
     assert named - alerts == read

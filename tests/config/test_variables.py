@@ -160,12 +160,13 @@ def test_retries_and_failures_that_contradict_each_other_are_refused_naming_both
 
 
 def test_alert_thresholds_of_the_specification_keep_the_other_defaults() -> None:
-    text = '{"queue_depth": 2000, "error_rate": 0.1, "processing_time": "1s"}'
+    text = '{"queue_depth": 2000, "error_rate": 0.1, "processing_time": "1s", "poison_messages": 3}'
     thresholds = load(environment={"MONITORING_ALERT_THRESHOLDS": text}).monitoring.alert_thresholds
     assert thresholds.queue_depth == 2000
     assert thresholds.error_rate == 0.1
     assert thresholds.retry_rate == 0.3
     assert thresholds.processing_time == seconds(1)
+    assert thresholds.poison_messages == 3
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ SETTINGS: Final = by_name(
                 ("error_rate", SHARE),
                 ("retry_rate", SHARE),
                 ("processing_time", DURATION),
+                ("poison_messages", Count(least=0)),
             )
         ),
         Key("monitoring.alert_window", DURATION),
