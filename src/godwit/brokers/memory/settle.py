@@ -1,4 +1,4 @@
-"""Settling: what a worker's word does to the copies it holds."""
+"""Settling: acks, retries, dead letters and hand-backs of the copies that workers hold."""
 
 from __future__ import annotations
 

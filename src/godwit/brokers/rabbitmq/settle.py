@@ -1,4 +1,4 @@
-"""Settling: what a worker's word does to the deliveries this process holds."""
+"""Settling: acks, retries, dead letters and hand-backs of the deliveries that this process holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's clockwork: each tick plans what recurs, sends what is due soon, and sweeps up after the dead.
+"""The scheduler's clockwork: each tick plans what recurs, sends what is due soon, and ends what dead schedulers left.
 
 Everything due within the look-ahead is published with its delivery time, so that the broker delivers it to the
 millisecond and schedulers may be down for that long without anything being late.
