@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from godwit.brokers.contract import PUBLISH_CHUNK, Broker, DeadLetter, DeadLetters, LetterId
+from godwit.brokers.contract import PUBLISH_CHUNK, Administration, DeadLetter, DeadLetters, LetterId
 from godwit.core.errors import LetterNotFound, NotFoundError
 from godwit.core.names import GroupName, QueueName
 
@@ -37,7 +37,7 @@ async def pages(letters: DeadLetters, name: QueueName, group: GroupName | None, 
         after, size = page[-1].id, next_size(size, page)
 
 
-async def pages_of_all(broker: Broker, group: GroupName | None) -> Pages:
+async def pages_of_all(broker: Administration, group: GroupName | None) -> Pages:
     """Give the letters of every queue, each once, although a queue may be the dead letter queue of others."""
     for queue in sorted(await broker.stats(), key=lambda queue: queue.name):
         if any(one.dead for one in queue.groups):

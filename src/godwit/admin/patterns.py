@@ -11,7 +11,7 @@ import msgspec
 
 from godwit.admin.letter_filter import Cause, cause_of
 from godwit.admin.letter_pages import pages
-from godwit.brokers.contract import Broker, DeadLetter, LetterId
+from godwit.brokers.contract import Administration, DeadLetter, LetterId
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms
 from godwit.core.failures.failure import FailureKind
 from godwit.core.names import GroupName, MessageId, QueueName
@@ -105,7 +105,7 @@ class PatternWatch:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Administration,
         sinks: Sequence[Sink],
         *,
         threshold: int = GROWING_ABOVE,

@@ -331,53 +331,13 @@ class Listener(Protocol):
         ...
 
 
-class Broker(Protocol):
-    """Carries messages from producers to workers, at least once.
+class Transport(Protocol):
+    """What producers and workers call: messages in, deliveries out, and their end."""
 
-    Calls of the administration take an `actor`: who asked for it, as the journal keeps it.
-    """
-
-    partial_promises: frozenset[str]
-    """Numbers of the promises kept only in part; empty for memory, sqlite and redis."""
-    care_is_shared: bool
-    """Whether `maintain` of one process does it for all; else each process has leases that only it can look after."""
-    app_version: str | None
-    """The version of the application, as the journal keeps it of what it publishes and pulls; set before it opens."""
     publishes_at_once: int
     """How many publishes of one producer are best under way: 2 where a server stores one while the next is prepared."""
-
-    @property
-    def dead_letters(self) -> DeadLetters:
-        """The dead letters of all queues."""
-        ...
-
-    @property
-    def journal(self) -> Journal:
-        """The journal of all queues."""
-        ...
-
-    @property
-    def shared(self) -> Shared:
-        """The values shared by all processes."""
-        ...
-
-    async def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec] = ()) -> None:
-        """Create a queue and groups, or change their settings; without groups it gets the group `default`."""
-        ...
-
-    async def remove(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
-        """Remove a queue, or one group, with all it holds."""
-        ...
-
-    async def purge(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
-        """Delete everything that waits (not what is leased or dead); return how many copies."""
-        ...
-
-    async def note_hold(
-        self, event: Event, queue: QueueName, group: GroupName | None = None, *, hold: bytes | None, actor: str | None
-    ) -> None:
-        """Write down that a queue or a group was paused, is draining or was resumed; `hold` says why, as JSON."""
-        ...
+    app_version: str | None
+    """The version of the application, as the journal keeps it of what it publishes and pulls; set before it opens."""
 
     async def publish(self, envelopes: Sequence[Envelope], *, min_replicas: int | None = None) -> list[Receipt]:
         """Store messages for every group; return a receipt for each, in order.
@@ -419,17 +379,71 @@ class Broker(Protocol):
         """Return a listener for these places."""
         ...
 
+
+class Administration(Protocol):
+    """What people, and the tools they use, call: queues, and what is in them."""
+
+    async def declare(self, queue: QueueSpec, groups: Sequence[GroupSpec] = ()) -> None:
+        """Create a queue and groups, or change their settings; without groups it gets the group `default`."""
+        ...
+
+    async def remove(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> None:
+        """Remove a queue, or one group, with all it holds."""
+        ...
+
+    async def purge(self, queue: QueueName, group: GroupName | None = None, *, actor: str | None = None) -> int:
+        """Delete everything that waits (not what is leased or dead); return how many copies."""
+        ...
+
     async def cancel(self, queue: QueueName, message_id: MessageId, *, actor: str | None = None) -> bool:
         """Delete a message wherever it waits; copies that are leased or dead stay. Say whether there was one."""
         ...
 
-    async def maintain(self) -> int:
-        """Take back due leases, release due delays, expire, feed dead letter queues; return the number of changes."""
+    async def note_hold(
+        self, event: Event, queue: QueueName, group: GroupName | None = None, *, hold: bytes | None, actor: str | None
+    ) -> None:
+        """Write down that a queue or a group was paused, is draining or was resumed; `hold` says why, as JSON."""
         ...
 
     async def stats(self) -> list[QueueStats]:
         """Say how much every queue holds."""
         ...
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """The dead letters of all queues."""
+        ...
+
+
+class Upkeep(Protocol):
+    """What the processes of a broker do for it, and read of it, beside its messages."""
+
+    care_is_shared: bool
+    """Whether `maintain` of one process does it for all; else each process has leases that only it can look after."""
+
+    async def maintain(self) -> int:
+        """Take back due leases, release due delays, expire, feed dead letter queues; return the number of changes."""
+        ...
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of all queues."""
+        ...
+
+    @property
+    def shared(self) -> Shared:
+        """The values shared by all processes."""
+        ...
+
+
+class Broker(Transport, Administration, Upkeep, Protocol):
+    """Carries messages from producers to workers, at least once.
+
+    Calls of the administration take an `actor`: who asked for it, as the journal keeps it.
+    """
+
+    partial_promises: frozenset[str]
+    """Numbers of the promises kept only in part; empty for memory, sqlite and redis."""
 
     async def close(self) -> None:
         """Release what the broker holds in this process; messages stay where they are."""

@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from godwit.brokers.contract import MAX_LEASE, Ack, Broker, Delivery, GiveUp, Nack
+from godwit.brokers.contract import MAX_LEASE, Ack, Delivery, GiveUp, Nack, Transport
 from godwit.core.clock import Clock, milliseconds
 from godwit.core.errors import InvalidAckId, MessageNotHeld
 from godwit.core.failures.judgement import Permanent, Retry, judge
@@ -24,7 +24,7 @@ class ManualDeliveries:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Transport,
         *,
         worker: str,
         policy: PolicyOf,

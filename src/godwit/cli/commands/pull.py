@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from godwit.brokers.arguments import MAX_PULL
-from godwit.brokers.contract import NO_WAIT, Ack, Broker, Delivery, HandBack
+from godwit.brokers.contract import NO_WAIT, Ack, Delivery, HandBack, Transport
 from godwit.cli.args.connection import open_broker
 from godwit.cli.args.options import THIRTY_SECONDS, Group, Json, Lease, Queue, Url
 from godwit.cli.args.values import Misuse, duration, whole
@@ -78,7 +78,7 @@ def pull(
     return asyncio.run(run())
 
 
-async def _print_and_settle(broker: Broker, deliveries: list[Delivery], outcome: str, *, as_json: bool) -> Exit:
+async def _print_and_settle(broker: Transport, deliveries: list[Delivery], outcome: str, *, as_json: bool) -> Exit:
     """Print first, settle afterwards: when the pipe's reader is gone, no unseen message is acked."""
     try:
         _print(deliveries, outcome, as_json=as_json)

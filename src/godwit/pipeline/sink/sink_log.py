@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from godwit.brokers.contract import Broker
+from godwit.brokers.contract import Upkeep
 from godwit.core.errors import JournalLost
 from godwit.core.journal.chunks import decode_chunk
 from godwit.core.journal.lifecycle import PUBLISH_EVENTS
@@ -106,7 +106,7 @@ class WantedIds:
 class SinkLog:
     """The log of one batch, written by this task and by those before it."""
 
-    def __init__(self, broker: Broker, sink: str, batch: str) -> None:
+    def __init__(self, broker: Upkeep, sink: str, batch: str) -> None:
         self._broker, self._prefix = broker, sink_blocks(sink, batch)
 
     async def sent_among(self, ids: Sequence[str]) -> Collection[str]:
@@ -165,7 +165,7 @@ class SinkLog:
         return arrived
 
 
-async def drop_earlier_batches(broker: Broker, sink: str, batch: str) -> None:
+async def drop_earlier_batches(broker: Upkeep, sink: str, batch: str) -> None:
     """Drop the log of earlier batches; the next one has begun."""
     await broker.shared.clear(sink_blocks(sink), sink_blocks(sink, batch))
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from godwit.brokers.contract import NO_WAIT, Broker, Delivery, Place
+from godwit.brokers.contract import NO_WAIT, Delivery, Place, Transport
 from godwit.core.errors import BrokerClosed, GodwitError
 from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.names import QueueName
@@ -43,7 +43,7 @@ class Puller:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Transport,
         consumer: Consumer,
         *,
         worker: str,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from godwit.brokers.contract import Broker, Settlement
+from godwit.brokers.contract import Settlement, Transport
 from godwit.core import background
 from godwit.core.error_text import error_text
 from godwit.core.errors import BrokerClosed, BrokerError
@@ -29,7 +29,7 @@ class Settler:
     and are repeated: a lease that ran out meanwhile is refused, which changes nothing.
     """
 
-    def __init__(self, broker: Broker, *, settled: Settled) -> None:
+    def __init__(self, broker: Transport, *, settled: Settled) -> None:
         self._broker = broker
         self._settled = settled
         self._waiting: list[Settlement] = []

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from godwit.brokers.contract import Broker, Journal, ShardEnds
+from godwit.brokers.contract import Journal, ShardEnds, Upkeep
 from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import JournalLost
 from godwit.core.journal.batches import Piece, batches
@@ -33,13 +33,13 @@ PAGE: Final = 20_000
 
 
 async def status_of(
-    broker: Broker, store: Store, message_id: MessageId, *, clock: Clock = SYSTEM_CLOCK
+    broker: Upkeep, store: Store, message_id: MessageId, *, clock: Clock = SYSTEM_CLOCK
 ) -> MessageStatus | None:
     """Say where a message stands; what the journal has by now is in the answer."""
     return await recorded(broker, store, message_id, clock) or await _not_sent_yet(store, message_id)
 
 
-async def recorded(broker: Broker, store: Store, message_id: MessageId, clock: Clock) -> MessageStatus | None:
+async def recorded(broker: Upkeep, store: Store, message_id: MessageId, clock: Clock) -> MessageStatus | None:
     """Say where a message stands that the broker has accepted; None for one that only a schedule knows."""
     check_message_id(message_id)
     journal, messages = broker.journal, store.messages

@@ -10,7 +10,7 @@ from random import Random
 from time import perf_counter
 from typing import Final, Protocol
 
-from godwit.brokers.contract import Broker, Receipt
+from godwit.brokers.contract import Receipt, Transport
 from godwit.core.errors import (
     BrokerClosed,
     BrokerError,
@@ -64,7 +64,7 @@ class Publisher:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Transport,
         counts: ProducerCounts,
         *,
         source: str,

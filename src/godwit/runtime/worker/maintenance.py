@@ -10,7 +10,7 @@ import asyncio
 from datetime import timedelta
 from typing import Final
 
-from godwit.brokers.contract import Broker, SharedEntry
+from godwit.brokers.contract import SharedEntry, Upkeep
 from godwit.core.errors import BrokerUnavailable
 from godwit.core.shared_keys import MAINTENANCE
 from godwit.runtime.leader import LeaderClaim
@@ -21,7 +21,7 @@ MAINTAIN_EVERY: Final = timedelta(seconds=1)
 class Maintenance:
     """Maintains a broker from this process, when no other does."""
 
-    def __init__(self, broker: Broker, owner: str) -> None:
+    def __init__(self, broker: Upkeep, owner: str) -> None:
         self._broker = broker
         self._claim = LeaderClaim(broker.shared, MAINTENANCE, owner)
         self._ours = asyncio.Event()

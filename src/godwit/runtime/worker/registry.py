@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import msgspec
 
-from godwit.brokers.contract import Broker
+from godwit.brokers.contract import Administration
 from godwit.core.errors import InvalidSetting
 from godwit.core.failures.breaker import Breaker
 from godwit.core.failures.judgement import Classifier
@@ -109,7 +109,7 @@ class Registry:
         names |= dict.fromkeys(queue for consumer in self.consumers for queue in consumer.queues)
         return [self._with_consumers(self._settings.queue(name)) for name in names]
 
-    async def declare(self, broker: Broker, *, bodies: bool) -> None:
+    async def declare(self, broker: Administration, *, bodies: bool) -> None:
         """Declare all that is wanted; with `bodies` the journal keeps whole messages, for a recorder."""
         for queue in self.wanted():
             if not queue.groups:
@@ -117,7 +117,7 @@ class Registry:
             await broker.declare(_with_bodies(queue.spec, bodies=bodies), [group.spec for group in queue.groups])
 
     async def declare_one(
-        self, broker: Broker, queue: str | QueueSpec, groups: Iterable[str | GroupSpec], *, bodies: bool
+        self, broker: Administration, queue: str | QueueSpec, groups: Iterable[str | GroupSpec], *, bodies: bool
     ) -> None:
         """Declare a queue; what is given by name has the settings of the configuration."""
         name = queue.name if isinstance(queue, QueueSpec) else queue_name(queue)
