@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "ack": "godwit.cli.commands.settle",
     "nack": "godwit.cli.commands.settle",
     "queues": "godwit.cli.commands.queues",
+    "declare": "godwit.cli.commands.topology",
+    "group": "godwit.cli.commands.topology",
     "dlq": "godwit.cli.commands.dlq",
     "message": "godwit.cli.commands.message",
     "pause": "godwit.cli.commands.control",
@@ -31,6 +33,7 @@ COMMANDS: Final = {
     "purge": "godwit.cli.commands.control",
     "route": "godwit.cli.commands.route",
     "worker": "godwit.cli.commands.worker",
+    "workers": "godwit.cli.commands.workers",
     "schedule": "godwit.cli.commands.schedules.schedule",
     "scheduler": "godwit.cli.commands.schedules.scheduler",
     "db": "godwit.cli.commands.db",
@@ -41,6 +44,20 @@ COMMANDS: Final = {
     "demo": "godwit.cli.demo.command",
 }
 """The module of each command, in the order of the help. A module is imported when its command is called."""
+
+
+PACKAGES: Final = {
+    "redis": "redis",
+    "hiredis": "redis",
+    "pamqp": "rabbitmq",
+    "asyncpg": "postgres",
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "pandas": "spark",
+    "jsonschema_rs": "jsonschema",
+    "opentelemetry": "tracing",
+}
+"""The extra that installs each optional package."""
 
 
 class Commands(TyperGroup):
@@ -97,6 +114,10 @@ def report_error(error: Exception, *, as_json: bool) -> Exit:
             context = getattr(error, "ctx", None)
             code, fact = Exit.BAD_INPUT, say()
             remedy = f"See {context.command_path if context else 'godwit'} --help"
+        case ModuleNotFoundError() if (missing := (error.name or "").partition(".")[0]) not in {"", "godwit"}:
+            code, fact = Exit.UNAVAILABLE, f"This command needs the package {missing!r}, which is not installed"
+            extra = PACKAGES.get(missing)
+            remedy = f"Install godwit[{extra}]." if extra else f"Install it: pip install {missing}"
         case typer.Abort():
             code, fact, remedy = Exit.INTERRUPTED, "Interrupted", ""
         case _:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from godwit.core.errors import UnknownScheme
+from godwit.core.errors import ExtraRequired, UnknownScheme
 from godwit.store.contract import Store
 
 
 def _postgres(url: str) -> Store:
-    from godwit.store.postgres import PostgresStore
+    try:
+        from godwit.store.postgres import PostgresStore
+    except ImportError as error:
+        raise ExtraRequired("The PostgreSQL store", "postgres") from error
 
     return PostgresStore(url)
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from godwit.admin.control import check_not_draining
 from godwit.brokers.contract import Broker, Receipt
-from godwit.cli.args.connection import open_broker
+from godwit.cli.args.connection import open_broker, settings_for
 from godwit.cli.args.options import Json, Queue, Url
 from godwit.cli.args.payload_lines import PayloadLines, lines_of_file, lines_of_stdin, parse_payload
 from godwit.cli.args.values import Misuse, duration, duration_or_instant, instant, pairs, whole
@@ -27,8 +27,7 @@ from godwit.core.clock import utc_now
 from godwit.core.errors import GodwitError, InvalidArgumentError, InvalidMessage, PartialPublish, QueueNotFound
 from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message, Routing, Scheduling
-from godwit.core.names import GroupName, MessageId, QueueName, new_message_id, queue_name
-from godwit.core.queues import QueueSpec
+from godwit.core.names import DEFAULT_GROUP, GroupName, MessageId, QueueName, new_message_id, queue_name
 
 BATCH: Final = 400
 SHOWN_IDS: Final = 20
@@ -215,7 +214,12 @@ class PublishRun:
             return
         if not self._declare:
             raise UndeclaredQueue(self._form.queue, known)
-        await broker.declare(QueueSpec(name=self._form.queue))
+        queue = settings_for(self._url).queue(self._form.queue)
+        await broker.declare(queue.spec, [group.spec for group in queue.groups])
+        if not self._as_json and [group.name for group in queue.groups] == [DEFAULT_GROUP]:
+            new = f"Queue {queue.name!r} is new and has the group {DEFAULT_GROUP!r}."
+            later = "Groups that are declared later do not get what is published before"
+            remarks().print(f"{new} {later}: name them with godwit declare {queue.name} --group NAME.", soft_wrap=True)
 
     async def _publish(self, broker: Broker, batch: list[tuple[int, Any]], *, show_ids: bool) -> None:
         envelopes = [seal(self._form.line(number, content)) for number, content in batch]
