@@ -79,7 +79,7 @@ class MessageQueueManager(ConsumerRegistration):
         self.settings = settings or Settings()
         broker.app_version = check_app_version(self.settings.app_version) or broker.app_version
         self.metrics = QueueMetricsCollector(window=self.settings.monitoring.alert_window)
-        self.tracer = open_tracer(enabled=self.settings.monitoring.tracing)
+        self.tracer = open_tracer(enabled=self.settings.monitoring.tracing, broker_url=self.settings.broker_url)
         self.schemas = Schemas()
         self._name = source or worker_name()
         self._clock = clock

@@ -90,6 +90,7 @@ class SyncScheduler:
         self.list = bridge.blocking(scheduler.list)
         self.pause = bridge.blocking(scheduler.pause)
         self.preview = bridge.blocking(scheduler.preview)
+        self.put = bridge.blocking(scheduler.put)
         self.reschedule = bridge.blocking(scheduler.reschedule)
         self.resume = bridge.blocking(scheduler.resume)
         self.schedule = bridge.blocking(scheduler.schedule)

@@ -10,6 +10,7 @@ import godwit
 from godwit.core.clock import ManualClock, from_ms
 from godwit.messagequeue import (
     AlreadyExistsError,
+    BackoffPolicy,
     DeadLetterPolicy,
     InvalidAckId,
     InvalidArgumentError,
@@ -256,3 +257,22 @@ def test_br_021_a_detached_subscription_gets_nothing_even_when_its_topic_returns
     queue.register_subscription("sub", "test-topic")
     queue.publish("test-topic", [message()])
     assert len(queue.pull("sub", 10)) == 1
+
+
+def test_options_may_be_none_and_nothing_else_that_is_no_options(queue: MessageQueue) -> None:
+    queue.register_topic("orders")
+    queue.register_subscription("plain", "orders", None)
+    queue.register_subscription("plain", "orders")
+    with pytest.raises(InvalidArgumentError, match="Allowed: a SubscriptionOptions, or None"):
+        queue.register_subscription("odd", "orders", {"message_ordering": True})  # type: ignore[arg-type]
+
+
+def test_a_number_is_seconds_where_a_duration_is_wanted() -> None:
+    assert SubscriptionOptions(message_retention_duration=600).message_retention_duration == timedelta(minutes=10)  # type: ignore[arg-type]
+    policy = BackoffPolicy(minimum_backoff=1, maximum_backoff=2.5)  # type: ignore[arg-type]
+    assert (policy.minimum_backoff, policy.maximum_backoff) == (SECOND, 2.5 * SECOND)
+    for wrong in ("10s", None, -1, True):
+        with pytest.raises(InvalidArgumentError):
+            BackoffPolicy(minimum_backoff=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError):
+            SubscriptionOptions(message_retention_duration=wrong)  # type: ignore[arg-type]

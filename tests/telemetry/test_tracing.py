@@ -25,11 +25,11 @@ CARRIED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 class Recorded:
     """A tracer whose spans can be looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker_url: str = "") -> None:
         self._exporter = InMemorySpanExporter()
         self.provider = TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        tracer = open_tracer(enabled=True, provider=self.provider)
+        tracer = open_tracer(enabled=True, provider=self.provider, broker_url=broker_url)
         assert tracer is not None
         self.tracer: Tracer = tracer
 
@@ -68,6 +68,7 @@ def test_the_producers_span_is_the_parent_of_the_consumers(recorded: Recorded) -
         "messaging.system": "godwit",
         "messaging.destination.name": "orders",
         "messaging.operation.type": "send",
+        "messaging.operation.name": "send",
         "messaging.batch.message_count": 1,
         "messaging.message.id": "m1",
     }
@@ -75,6 +76,7 @@ def test_the_producers_span_is_the_parent_of_the_consumers(recorded: Recorded) -
         "messaging.system": "godwit",
         "messaging.destination.name": "orders",
         "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
         "messaging.message.id": "m1",
         "messaging.consumer.group.name": "billing",
         "godwit.message.type": "order.created",
@@ -137,6 +139,30 @@ def test_a_handlers_exception_marks_the_span_and_goes_on(recorded: Recorded) -> 
     span = recorded.spans()["process orders"]
     assert span.status.status_code is StatusCode.ERROR
     assert [event.name for event in span.events] == ["exception"]
+    assert (span.attributes or {})["error.type"] == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("redis://:secret@cache.example:6380/2", {"server.address": "cache.example", "server.port": 6380}),
+        ("amqp://guest@one,two:5673/shop", {"server.address": "one"}),
+        ("rediss://[::1]:7000", {"server.address": "::1", "server.port": 7000}),
+        ("sqlite:///shop.db", {}),
+        ("redis://[", {}),
+    ],
+)
+def test_a_span_names_its_operation_and_the_server(url: str, server: dict[str, object]) -> None:
+    recorded = Recorded(url)
+    message = Message(id=MessageId("m1"), queue=ORDERS)
+    with recorded.tracer.publishing([message], "orders"):
+        pass
+    with recorded.tracer.processing(message, queue="orders", group="g", attempt=1):
+        pass
+    for operation in ("send", "process"):
+        attributes = dict(recorded.spans()[f"{operation} orders"].attributes or {})
+        assert attributes["messaging.operation.name"] == operation
+        assert {name: value for name, value in attributes.items() if name.startswith("server.")} == server
 
 
 async def test_handlers_that_run_side_by_side_keep_their_own_span(recorded: Recorded) -> None:

@@ -111,9 +111,12 @@ class MessageQueue:
     # Subscriptions
 
     def register_subscription(
-        self, subscription_name: str, topic_name: str, options: SubscriptionOptions = DEFAULT_OPTIONS
+        self, subscription_name: str, topic_name: str, options: SubscriptionOptions | None = DEFAULT_OPTIONS
     ) -> None:
         """Create a subscription, which gets what is published from now on; an equal one stays as it is."""
+        options = DEFAULT_OPTIONS if options is None else options
+        if not isinstance(options, SubscriptionOptions):
+            raise InvalidSetting("options", options, "a SubscriptionOptions, or None for its defaults")
         _check_name("subscription", subscription_name)
         policy = options.dead_letter_policy
         if policy is not None:

@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from godwit.core.clock import milliseconds, utc_now
 from godwit.core.errors import InvalidSetting
 from godwit.core.failures.retry import Backoff
+from godwit.core.limits import as_time_setting
 from godwit.core.queues import FlowControl
 
 MIN_ACK_DEADLINE_SECONDS: Final = 10
@@ -70,7 +72,9 @@ class BackoffPolicy(msgspec.Struct, frozen=True, kw_only=True):
     maximum_backoff: timedelta = timedelta(seconds=600)
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
+        """Refuse impossible values; a number is seconds."""
+        for setting in ("minimum_backoff", "maximum_backoff"):
+            force_setattr(self, setting, as_time_setting(setting, getattr(self, setting)))
         _ = self.rule
 
     @property
@@ -101,14 +105,16 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     message_retention_duration: timedelta = timedelta(days=7)
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
+        """Refuse impossible values; a number is seconds."""
         whole_number(
             "ack_deadline_seconds",
             self.ack_deadline_seconds,
             lowest=MIN_ACK_DEADLINE_SECONDS,
             highest=MAX_ACK_DEADLINE_SECONDS,
         )
-        if milliseconds(self.message_retention_duration) <= 0:
+        retention = as_time_setting("message_retention_duration", self.message_retention_duration)
+        force_setattr(self, "message_retention_duration", retention)
+        if milliseconds(retention) <= 0:
             raise InvalidSetting("message_retention_duration", self.message_retention_duration, "more than 0")
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from godwit.core.errors import InvalidSetting
 from godwit.core.messages.message import Message
+from godwit.core.urls import split_url
 from godwit.telemetry.traceparent import TraceContext, extract, inject
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 MAX_LINKS: Final = 128
 
 
-def open_tracer(*, enabled: bool, provider: TracerProvider | None = None) -> Tracer | None:
+def open_tracer(*, enabled: bool, provider: TracerProvider | None = None, broker_url: str = "") -> Tracer | None:
     """Return a tracer, or None when tracing is off; without `provider` the application's global one is used."""
     if not enabled:
         return None
@@ -32,14 +34,16 @@ def open_tracer(*, enabled: bool, provider: TracerProvider | None = None) -> Tra
     except ImportError:
         allowed = "off, or on with OpenTelemetry installed: pip install 'godwit[tracing]'"
         raise InvalidSetting("tracing", "on", allowed) from None
-    return Tracer(provider)
+    return Tracer(provider, broker_url=broker_url)
 
 
 class Tracer:
     """Starts the two spans of a message's way."""
 
-    def __init__(self, provider: TracerProvider | None = None) -> None:
+    def __init__(self, provider: TracerProvider | None = None, *, broker_url: str = "") -> None:
         from opentelemetry import trace
+
+        self._server = _server_of(broker_url)
 
         self._trace = trace
         self._tracer = trace.get_tracer("godwit", tracer_provider=provider)
@@ -55,16 +59,22 @@ class Tracer:
         parent = None
         if len(carried) == 1 and not self._trace.get_current_span().get_span_context().is_valid:
             parent, carried = self._context(carried[0]), []
-        attributes: dict[str, str | int] = {**_common(queue, "send"), "messaging.batch.message_count": len(messages)}
+        attributes: dict[str, str | int] = {
+            **self._common(queue, "send"),
+            "messaging.batch.message_count": len(messages),
+        }
         if len(messages) == 1:
             attributes["messaging.message.id"] = messages[0].id
-        with self._tracer.start_as_current_span(
-            f"send {queue}",
-            context=parent,
-            kind=self._trace.SpanKind.PRODUCER,
-            attributes=attributes,
-            links=self._links(carried),
-        ) as span:
+        with (
+            self._tracer.start_as_current_span(
+                f"send {queue}",
+                context=parent,
+                kind=self._trace.SpanKind.PRODUCER,
+                attributes=attributes,
+                links=self._links(carried),
+            ) as span,
+            _naming_errors(span),
+        ):
             context = _carried(span.get_span_context())
             yield [_with(message, context) for message in messages] if context else list(messages)
 
@@ -79,7 +89,7 @@ class Tracer:
         """
         given = [messages] if isinstance(messages, Message) else messages
         carried = list(dict.fromkeys(filter(None, (extract(message.metadata.headers) for message in given))))
-        attributes: dict[str, str | int] = {**_common(queue, "process"), "messaging.consumer.group.name": group}
+        attributes: dict[str, str | int] = {**self._common(queue, "process"), "messaging.consumer.group.name": group}
         if len(given) == 1:
             attributes |= {
                 "messaging.message.id": given[0].id,
@@ -88,14 +98,26 @@ class Tracer:
             }
         else:
             attributes["messaging.batch.message_count"] = len(given)
-        with self._tracer.start_as_current_span(
-            f"process {queue}",
-            context=self._context(carried[0]) if len(carried) == 1 else None,
-            kind=self._trace.SpanKind.CONSUMER,
-            attributes=attributes,
-            links=self._links(carried if len(carried) > 1 else ()),
-        ) as span:
+        with (
+            self._tracer.start_as_current_span(
+                f"process {queue}",
+                context=self._context(carried[0]) if len(carried) == 1 else None,
+                kind=self._trace.SpanKind.CONSUMER,
+                attributes=attributes,
+                links=self._links(carried if len(carried) > 1 else ()),
+            ) as span,
+            _naming_errors(span),
+        ):
             yield span
+
+    def _common(self, queue: str, operation: str) -> dict[str, str | int]:
+        return {
+            "messaging.system": "godwit",
+            "messaging.destination.name": queue,
+            "messaging.operation.type": operation,
+            "messaging.operation.name": operation,
+            **self._server,
+        }
 
     def _context(self, carried: TraceContext) -> Context:
         return self._trace.set_span_in_context(self._trace.NonRecordingSpan(self._span_context(carried)))
@@ -114,12 +136,27 @@ class Tracer:
         )
 
 
-def _common(queue: str, operation: str) -> dict[str, str]:
-    return {
-        "messaging.system": "godwit",
-        "messaging.destination.name": queue,
-        "messaging.operation.type": operation,
-    }
+@contextmanager
+def _naming_errors(span: Span) -> Iterator[None]:
+    """Let the span of what fails say by which kind of error."""
+    try:
+        yield
+    except Exception as error:
+        module = type(error).__module__
+        name = type(error).__qualname__
+        span.set_attribute("error.type", name if module == "builtins" else f"{module}.{name}")
+        raise
+
+
+def _server_of(broker_url: str) -> dict[str, str | int]:
+    """Return the address of a broker's server as attributes: none of a file, the first one of several hosts."""
+    host = split_url(broker_url).netloc.rpartition("@")[2].partition(",")[0]
+    try:
+        parts = urlsplit(f"//{host}")
+        address: dict[str, str | int] = {"server.address": parts.hostname} if parts.hostname else {}
+        return address | ({"server.port": parts.port} if parts.port else {})
+    except ValueError:
+        return {}
 
 
 def _carried(span: SpanContext) -> TraceContext | None:

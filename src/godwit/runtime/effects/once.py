@@ -156,7 +156,10 @@ def _encoded(result: Any) -> bytes | None:
     except BaseException as error:  # noqa: BLE001 - objects of an application may raise anything
         log.warning("result of an effect not kept", reason=error_text(error))
         return None
-    return data if len(data) <= MAX_RESULT_BYTES else None
+    if len(data) > MAX_RESULT_BYTES:
+        log.warning("result of an effect not kept", reason=f"larger than {MAX_RESULT_BYTES:,} bytes", bytes=len(data))
+        return None
+    return data
 
 
 KeyOf = Callable[[Message], str | None]

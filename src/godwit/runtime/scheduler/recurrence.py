@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from godwit.brokers.contract import QueueStats
 from godwit.core.clock import Clock, from_ms
-from godwit.core.errors import AlreadyExistsError, InvalidSchedule, ScheduleNotFound
+from godwit.core.errors import AlreadyExistsError, InvalidSchedule, QueueNotFound, ScheduleNotFound
 from godwit.core.messages.checks import check_fields
 from godwit.core.messages.envelope import Envelope
 from godwit.core.messages.message import Kind, Message, Scheduling
@@ -35,9 +36,10 @@ class RecurringSchedules:
         prepare: Callable[[Message], Envelope],
         settings: SchedulerSettings,
         tick: Callable[[], Awaitable[object]],
+        declared: Callable[[], Awaitable[list[QueueStats]]],
         clock: Clock,
     ) -> None:
-        self._schedules, self._sender, self._prepare = schedules, sender, prepare
+        self._schedules, self._sender, self._prepare, self._declared = schedules, sender, prepare, declared
         self._settings, self._tick, self._clock = settings, tick, clock
 
     async def add(self, message: Message, rule: Rule, *, schedule_id: str | None) -> Schedule:
@@ -45,6 +47,7 @@ class RecurringSchedules:
         now_ms = self._clock.now_ms()
         checked_rule(rule, now_ms=now_ms, max_future=self._settings.max_future)
         envelope = self._template(message)
+        await self._check_declared(envelope.queue)
         schedule = Schedule(
             id=new_message_id() if schedule_id is None else check_name("id", schedule_id),
             queue=envelope.queue,
@@ -56,6 +59,24 @@ class RecurringSchedules:
             raise AlreadyExistsError("Schedule", schedule.id, "rule or message")
         await self._soon(schedule)
         return schedule
+
+    async def put(self, message: Message, rule: Rule, *, schedule_id: str) -> Schedule:
+        """Add a schedule, or change the one that is there to what is given."""
+        found = await self._schedules.get(check_name("id", schedule_id))
+        if found is None:
+            try:
+                return await self.add(message, rule, schedule_id=schedule_id)
+            except AlreadyExistsError:  # another process was quicker
+                found = await self.get(schedule_id)
+        checked_rule(rule, now_ms=self._clock.now_ms(), max_future=self._settings.max_future)
+        envelope = self._template(message)
+        same = found.queue == envelope.queue and _content(found.message) == _content(envelope.body)
+        if found.status in _ENDED or (same and found.rule == rule):
+            return found
+        template = found.message if same else envelope.body
+        if not same:
+            await self._check_declared(envelope.queue)
+        return await self._change(found, rule=rule, queue=envelope.queue, message=template)
 
     async def update(self, schedule_id: str, message: Message | None, changes: dict[str, Any]) -> Schedule:
         """Change a schedule's message, or fields of its rule."""
@@ -97,6 +118,12 @@ class RecurringSchedules:
         most = found.rule.max_occurrences
         rule = found.rule if most is None else _replace(found.rule, max_occurrences=max(0, most - found.occurrences))
         return preview(rule, after_ms=self._clock.now_ms(), count=count)
+
+    async def _check_declared(self, queue: str) -> None:
+        """Refuse a queue that does not exist: its firings would fail one after the other, later."""
+        known = tuple(sorted(one.name for one in await self._declared()))
+        if queue not in known:
+            raise QueueNotFound(queue, known)
 
     def _template(self, message: Message) -> Envelope:
         check_fields(message)
@@ -153,3 +180,11 @@ def _open(found: Schedule) -> Schedule:
 
 def _instant(instant_ms: int | None) -> datetime | None:
     return None if instant_ms is None else from_ms(instant_ms)
+
+
+def _content(body: bytes) -> dict[str, Any]:
+    """Return a template without what differs each time that a message is made: its id, time and producer."""
+    found: dict[str, Any] = msgspec.json.decode(body)
+    metadata = found.get("metadata") or {}
+    found["metadata"] = {key: value for key, value in metadata.items() if key not in {"source", "correlation_id"}}
+    return {key: value for key, value in found.items() if key not in {"id", "created_at"}}

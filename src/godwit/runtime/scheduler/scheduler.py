@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from godwit.brokers.contract import Broker
 from godwit.core.clock import SYSTEM_CLOCK, Clock, from_ms, milliseconds
-from godwit.core.errors import InvalidSchedule, StoreRequired
+from godwit.core.errors import InvalidSchedule, StoreRequired, UnknownArgument
 from godwit.core.journal.statuses import MessageStatus
 from godwit.core.messages.checks import check_fields
 from godwit.core.messages.envelope import Envelope
@@ -77,7 +77,13 @@ class MessageScheduler:
             schedules, self._sender, self.health, owner=owner, settings=settings, retention=retention, clock=clock
         )
         self._kept_recurring = RecurringSchedules(
-            schedules, self._sender, prepare=prepare, settings=settings, tick=self._ticker.tick, clock=clock
+            schedules,
+            self._sender,
+            prepare=prepare,
+            settings=settings,
+            tick=self._ticker.tick,
+            declared=broker.stats,
+            clock=clock,
         )
 
     @property
@@ -198,6 +204,17 @@ class MessageScheduler:
             misfire=misfire_of(misfire),
         )
         return await self._recurring.add(message, rule, schedule_id=id)
+
+    async def put(self, message: Message, *, id: str, cron: str, timezone: str = "UTC", **options: Any) -> Schedule:
+        """Let the schedule `id` be as the code says: add it, or change what differs; `options` are those of `add`.
+
+        A program that calls this whenever it starts applies its changes. One that was paused stays so, and one that was
+        cancelled, or is over, is left alone.
+        """
+        options["misfire"] = misfire_of(options.get("misfire", Misfire.FIRE_ONCE))
+        if unknown := sorted(set(options) - set(Rule.__struct_fields__)):
+            raise UnknownArgument("scheduler.put()", unknown[0], ("id", *Rule.__struct_fields__))
+        return await self._recurring.put(message, Rule(cron=cron, timezone=timezone, **options), schedule_id=id)
 
     async def update(self, schedule_id: str, *, message: Message | None = None, **changes: Any) -> Schedule:
         """Change a schedule's message, or fields of its rule; firings still to come follow the change."""
