@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from socket import gethostname
 from typing import Any, Final
 
 from django.conf import settings
@@ -16,10 +17,12 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from godwit.core.errors import ExtraRequired
+from godwit.core.failures.judgement import Permanent
 from godwit.core.journal.statuses import MessageStatus, Status
 from godwit.core.messages.message import Message, Scheduling
 from godwit.core.names import MessageId
 from godwit.django.manager import DjangoManager, the_manager
+from godwit.runtime.worker.consumer import current_delivery
 
 _PACKAGE: Final = next((name for name in ("django.tasks", "django_tasks") if find_spec(name)), None)
 if _PACKAGE is None:
@@ -109,19 +112,11 @@ class GodwitBackend(_Backend):
 
     def run(self, message: Message) -> Any:
         """Run a task in a worker's thread; what it raises is judged as any handler's error."""
-        task = import_string(message.type)
-        content = message.payload
-        began = timezone.now()
-        result = self._result(
-            task,
-            message.id or "",
-            "RUNNING",
-            content["args"],
-            content["kwargs"],
-            started_at=began,
-            last_attempted_at=began,
-        )
-        result.worker_ids.append(message.type)
+        task, content = _task_of(message), message.payload
+        began, message_id = timezone.now(), MessageId(message.id or "")
+        times = {"enqueued_at": message.created_at, "started_at": began, "last_attempted_at": began}
+        result = self._result(task, message_id, "RUNNING", content["args"], content["kwargs"], **times)
+        result.worker_ids.extend([gethostname()] * current_delivery(message_id).delivery.attempt)
         _signals.task_started.send(type(self), task_result=result)
         context = (_base.TaskContext(task_result=result),) if task.takes_context else ()
         outcome = "FAILED"
@@ -133,6 +128,22 @@ class GodwitBackend(_Backend):
             object.__setattr__(result, "finished_at", timezone.now())
             _signals.task_finished.send(type(self), task_result=result)
         return value
+
+
+def _task_of(message: Message) -> Any:
+    """Return the task that a message names; any other message of the queue can never be run."""
+    try:
+        task = import_string(message.type)
+    except ImportError as error:
+        raise Permanent(f"{message.type} is no task of this project: {error}") from error
+    content = message.payload
+    if not isinstance(task, _base.Task):
+        raise Permanent(f"{message.type} is no task, but of type {type(task).__name__}")
+    if not (
+        isinstance(content, dict) and isinstance(content.get("args"), list) and isinstance(content.get("kwargs"), dict)
+    ):
+        raise Permanent("the payload has no args and kwargs")
+    return task
 
 
 def serve_tasks(manager: DjangoManager) -> None:
