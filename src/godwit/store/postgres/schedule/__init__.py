@@ -7,5 +7,4 @@ Modules:
     first_plan     a campaign's first plan into PostgreSQL: columns by COPY, by several tasks at once
     copy_columns   columns of Arrow as rows of COPY
     plans          plans in PostgreSQL
-    rows           schedules and firings as rows of PostgreSQL
 """

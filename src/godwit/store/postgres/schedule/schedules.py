@@ -14,10 +14,12 @@ from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, Sched
 from godwit.store.bodies import without_nul
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.schedule.campaigns import load
-from godwit.store.postgres.schedule.rows import firing_of, schedule_of, sent_of, values_of
+from godwit.store.schedule_rows import ScheduleRows
 from godwit.store.schedules import CampaignState, Lateness, Loading, ScheduleAdvance, ScheduleBacklog, Sent, Voided
 
 HISTORY: Final = "schedule_firings_history"
+
+ROWS: Final = ScheduleRows()
 
 
 class PostgresSchedules:
@@ -30,21 +32,23 @@ class PostgresSchedules:
     # Rules
 
     async def add(self, schedule: Schedule) -> bool:
-        return await self._database.fetchrow("adding a schedule", "schedules/add", *values_of(schedule)) is not None
+        return (
+            await self._database.fetchrow("adding a schedule", "schedules/add", *ROWS.values_of(schedule)) is not None
+        )
 
     async def get(self, schedule_id: str) -> Schedule | None:
         row = await self._database.fetchrow("reading a schedule", "schedules/get", schedule_id)
-        return None if row is None else schedule_of(row)
+        return None if row is None else ROWS.schedule_of(row)
 
     async def page(
         self, *, after: str = "", limit: int = 100, status: ScheduleStatus | None = None, queue: str | None = None
     ) -> list[Schedule]:
         rows = await self._database.fetch("listing schedules", "schedules/page", after, status, queue, limit)
-        return [schedule_of(row) for row in rows]
+        return [ROWS.schedule_of(row) for row in rows]
 
     async def change(self, schedule: Schedule, *, now: datetime) -> Voided | None:
         async with self._database.transaction("changing a schedule") as connection:
-            if await connection.fetchrow(sql("schedules/replace"), *values_of(schedule)) is None:
+            if await connection.fetchrow(sql("schedules/replace"), *ROWS.values_of(schedule)) is None:
                 return None
             ids = await _ids(connection, "of_schedule", schedule.id, now)
             published = await _ids(connection, "published_of_schedule", schedule.id, now)
@@ -57,7 +61,7 @@ class PostgresSchedules:
     ) -> int:
         async with self._database.transaction("planning schedules") as connection:
             rows = await connection.fetch(sql("schedules/due"), until, limit, list(without))
-            decided = [decide(schedule_of(row)) for row in rows]
+            decided = [decide(ROWS.schedule_of(row)) for row in rows]
             if decided:
                 await self._advance(connection, [one.schedule for one in decided])
                 await _put(connection, [firing for one in decided for firing in one.firings])
@@ -84,14 +88,14 @@ class PostgresSchedules:
 
     async def find(self, firing_id: UUID) -> Firing | None:
         row = await self._database.fetchrow("reading a firing", "schedules/find", firing_id)
-        return None if row is None else firing_of(row)
+        return None if row is None else ROWS.firing_of(row)
 
     async def upcoming(self, *, limit: int = 100, schedule_id: str | None = None) -> list[Firing]:
         if schedule_id is None:
             rows = await self._database.fetch("listing firings", "schedules/upcoming", limit)
         else:
             rows = await self._database.fetch("listing firings", "schedules/upcoming_of_schedule", limit, schedule_id)
-        return [firing_of(row) for row in rows]
+        return [ROWS.firing_of(row) for row in rows]
 
     async def move(self, firing_id: UUID, deliver_at: datetime) -> bool:
         row = await self._database.fetchrow("moving a firing", "schedules/move", firing_id, deliver_at)
@@ -106,11 +110,11 @@ class PostgresSchedules:
 
     async def claim(self, *, now: datetime, until: datetime, limit: int, owner: str, lease: timedelta) -> list[Firing]:
         rows = await self._database.fetch("claiming firings", "schedules/claim", until, limit, now, owner, now + lease)
-        return sorted(map(firing_of, rows), key=lambda firing: firing.deliver_at)
+        return sorted(map(ROWS.firing_of, rows), key=lambda firing: firing.deliver_at)
 
     async def claim_again(self, *, now: datetime, limit: int, owner: str, lease: timedelta) -> list[Firing]:
         rows = await self._database.fetch("claiming firings", "schedules/claim_again", now, limit, owner, now + lease)
-        return sorted(map(firing_of, rows), key=lambda firing: firing.deliver_at)
+        return sorted(map(ROWS.firing_of, rows), key=lambda firing: firing.deliver_at)
 
     async def confirm(self, ids: Sequence[UUID], *, owner: str, now: datetime) -> set[UUID]:
         await self._ensure_day(now)
@@ -137,7 +141,7 @@ class PostgresSchedules:
             rows = await self._database.fetch("cancelling firings", "schedules/cancelling", now, limit)
         else:
             rows = await self._database.fetch("cancelling firings", "schedules/cancelling_of", list(ids))
-        return [sent_of(row) for row in rows]
+        return [ROWS.sent_of(row) for row in rows]
 
     async def cancelled(self, ids: Sequence[UUID], *, now: datetime) -> None:
         await self._ensure_day(now)
@@ -217,7 +221,7 @@ async def _recalled(
     """Mark what may be with the broker as being cancelled, so that a later sweep knows of it too."""
     recalled = await connection.fetch(sql("schedules/recall"), list(ids))
     back = await connection.fetch(sql("schedules/bring_back"), list(published), now)
-    sent = tuple(sent_of(row) for row in (*recalled, *back))
+    sent = tuple(ROWS.sent_of(row) for row in (*recalled, *back))
     return Voided(count=waiting + len(sent), sent=sent)
 
 

@@ -16,7 +16,7 @@ from godwit.core.schedule.schedules import Firing, FiringStatus, Schedule, Sched
 from godwit.store.schedules import CampaignState, Lateness, Loading, ScheduleAdvance, ScheduleBacklog, Sent, Voided
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.schedule.campaigns import load
-from godwit.store.sqlite.schedule.rows import firing_of, firing_values, schedule_of, sent_of, values_of
+from godwit.store.sqlite.schedule.rows import ROWS, firing_values
 
 
 class SqliteSchedules:
@@ -28,21 +28,21 @@ class SqliteSchedules:
     # Rules
 
     async def add(self, schedule: Schedule) -> bool:
-        return bool(await self._write("adding a schedule", "add", *values_of(schedule)))
+        return bool(await self._write("adding a schedule", "add", *ROWS.values_of(schedule)))
 
     async def get(self, schedule_id: str) -> Schedule | None:
         rows = await self._read("reading a schedule", "get", schedule_id)
-        return schedule_of(rows[0]) if rows else None
+        return ROWS.schedule_of(rows[0]) if rows else None
 
     async def page(
         self, *, after: str = "", limit: int = 100, status: ScheduleStatus | None = None, queue: str | None = None
     ) -> list[Schedule]:
         rows = await self._read("listing schedules", "page", after, status, queue, limit)
-        return [schedule_of(row) for row in rows]
+        return [ROWS.schedule_of(row) for row in rows]
 
     async def change(self, schedule: Schedule, *, now: datetime) -> Voided | None:
         def step(connection: sqlite3.Connection) -> Voided | None:
-            if not _run(connection, "replace", *values_of(schedule)):
+            if not _run(connection, "replace", *ROWS.values_of(schedule)):
                 return None
             ids = _ids(connection, "of_schedule", schedule.id, to_ms(now))
             published = _ids(connection, "published_of_schedule", schedule.id, to_ms(now))
@@ -58,7 +58,7 @@ class SqliteSchedules:
         def step(connection: sqlite3.Connection) -> int:
             passed_over = msgspec.json.encode(list(without)).decode()
             rows = _run(connection, "due", to_ms(until), limit, passed_over)
-            decided = [decide(schedule_of(row)) for row in rows]
+            decided = [decide(ROWS.schedule_of(row)) for row in rows]
             connection.executemany(sql("schedules/advance"), [_advanced(one.schedule) for one in decided])
             _put(connection, [firing for one in decided for firing in one.firings])
             if decided:
@@ -74,14 +74,14 @@ class SqliteSchedules:
 
     async def find(self, firing_id: UUID) -> Firing | None:
         rows = await self._read("reading a firing", "find", str(firing_id))
-        return firing_of(rows[0]) if rows else None
+        return ROWS.firing_of(rows[0]) if rows else None
 
     async def upcoming(self, *, limit: int = 100, schedule_id: str | None = None) -> list[Firing]:
         if schedule_id is None:
             rows = await self._read("listing firings", "upcoming", limit)
         else:
             rows = await self._read("listing firings", "upcoming_of_schedule", limit, schedule_id)
-        return [firing_of(row) for row in rows]
+        return [ROWS.firing_of(row) for row in rows]
 
     async def move(self, firing_id: UUID, deliver_at: datetime) -> bool:
         return bool(await self._write("moving a firing", "move", str(firing_id), to_ms(deliver_at)))
@@ -95,11 +95,11 @@ class SqliteSchedules:
         rows = await self._write(
             "claiming firings", "claim", to_ms(until), limit, to_ms(now), owner, to_ms(now + lease)
         )
-        return sorted(map(firing_of, rows), key=lambda firing: firing.deliver_at)
+        return sorted(map(ROWS.firing_of, rows), key=lambda firing: firing.deliver_at)
 
     async def claim_again(self, *, now: datetime, limit: int, owner: str, lease: timedelta) -> list[Firing]:
         rows = await self._write("claiming firings", "claim_again", to_ms(now), limit, owner, to_ms(now + lease))
-        return sorted(map(firing_of, rows), key=lambda firing: firing.deliver_at)
+        return sorted(map(ROWS.firing_of, rows), key=lambda firing: firing.deliver_at)
 
     async def confirm(self, ids: Sequence[UUID], *, owner: str, now: datetime) -> set[UUID]:
         def step(connection: sqlite3.Connection) -> set[UUID]:
@@ -129,7 +129,7 @@ class SqliteSchedules:
             rows = await self._read("cancelling firings", "cancelling", to_ms(now), limit)
         else:
             rows = await self._read("cancelling firings", "cancelling_of", _listed(ids))
-        return [sent_of(row) for row in rows]
+        return [ROWS.sent_of(row) for row in rows]
 
     async def cancelled(self, ids: Sequence[UUID], *, now: datetime) -> None:
         def step(connection: sqlite3.Connection) -> None:
@@ -221,7 +221,7 @@ def _voided(
     recalled = _run(connection, "recall", _listed(ids))
     back = _run(connection, "bring_back", _listed(published), to_ms(now))
     _run(connection, "unbury", _listed(published))
-    sent = tuple(sent_of(row) for row in (*recalled, *back))
+    sent = tuple(ROWS.sent_of(row) for row in (*recalled, *back))
     return Voided(count=waiting + len(sent), sent=sent)
 
 
