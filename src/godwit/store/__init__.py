@@ -8,6 +8,8 @@ Modules:
     sql_files      SQL in files: statements by name, migrations by number
     chunks         chunks of a kept journal, put together when they are read
     bodies         what the state tables keep of a message's body, as JSON that a database takes
+    state_rows     copies and messages as rows of the state tables
+    schedule_rows  schedules and firings as rows, in the form that a database has for instants and ids
     status         from rows of the state tables to a message's status
     pipelines      what makes a pipeline's results count once: the port and its checks
     journal_tail   what the journal tells of a message beyond what is recorded

@@ -10,12 +10,13 @@ import asyncpg
 from godwit.core.error_text import error_text
 from godwit.core.errors import StoreRefused
 from godwit.core.fault_points import fault_point
-from godwit.core.journal.changes import Batch, CopyChange, MessageChange, Removal
+from godwit.core.journal.changes import Batch, Removal
 from godwit.core.journal.shards import Position
 from godwit.core.journal.vocabulary import Event
-from godwit.store.bodies import facts_of, json_text, spec_facts, without_nul
+from godwit.store.bodies import json_text, spec_facts, without_nul
 from godwit.store.postgres.database import PostgresDatabase, sql
 from godwit.store.postgres.day_partitions import DayPartitions
+from godwit.store.state_rows import copy_record, message_record
 
 _Y2K_US: Final = 946_684_800_000_000
 _DATA_ERRORS: Final = "22"
@@ -152,7 +153,7 @@ class PostgresBatchWrite:
     async def _copies(self) -> None:
         born, ended, changed = [], [], []
         for copy in self._batch.copies.values():
-            record = self._record_of(copy)
+            record = copy_record(copy, _name(copy.worker), careful=self._careful)
             if not copy.born:
                 changed.append((*record, copy.finished_at, copy.superseded))
             elif copy.finished_at is None:
@@ -167,34 +168,11 @@ class PostgresBatchWrite:
         await self._copy("queue_deliveries", _CHANGED, born)
         await self._copy("queue_deliveries_history", (*_CHANGED, "processed_at", "finished_at"), ended)
 
-    def _record_of(self, copy: CopyChange) -> tuple[Any, ...]:
-        return (
-            copy.queue,
-            copy.group,
-            copy.publish_seq,
-            copy.message_id,
-            copy.status,
-            copy.retry_count,
-            copy.attempt,
-            copy.failures,
-            copy.crashes,
-            _name(copy.worker),
-            copy.delivery_id,
-            copy.ready_at,
-            copy.delivered_at,
-            copy.lease_until,
-            copy.run_ms,
-            copy.error_kind,
-            copy.error_fingerprint,
-            json_text(copy.result, careful=self._careful),
-            copy.updated_at,
-        )
-
     async def _messages(self) -> None:
         finished, arrived, touched = [], [], []
         for message in self._batch.messages():
             if message.arrival is not None:
-                record = self._message_record(message)
+                record = message_record(message, careful=self._careful)
                 if message.finished:
                     done = message.updated_at if message.ended_as == "completed" else None
                     finished.append((*record, message.ended_as, done, message.updated_at))
@@ -214,25 +192,6 @@ class PostgresBatchWrite:
         ids, times = zip(*touched, strict=True)
         await self._connection.execute(sql("messages/finish_messages"), ids, times)
         await self._connection.execute(sql("messages/change_messages"), ids)
-
-    def _message_record(self, message: MessageChange) -> tuple[Any, ...]:
-        arrival = message.arrival
-        assert arrival is not None  # noqa: S101 (the caller looked)
-        facts = facts_of(arrival.body, careful=self._careful)
-        return (
-            arrival.queue,
-            message.message_id,
-            arrival.type,
-            arrival.priority,
-            facts.payload,
-            facts.metadata,
-            message.retry_count,
-            facts.max_retries,
-            arrival.scheduled_at,
-            arrival.expires_at,
-            facts.created_at_ms or arrival.at,
-            message.updated_at,
-        )
 
     async def _letters(self) -> None:
         letters = self._batch.letters

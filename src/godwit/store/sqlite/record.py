@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from godwit.core.fault_points import fault_point
-from godwit.core.journal.changes import Batch, CopyChange, MessageChange, Removal
+from godwit.core.journal.changes import Batch, Removal
 from godwit.core.journal.shards import Position
 from godwit.core.journal.statuses import Status
 from godwit.core.journal.vocabulary import Event
 from godwit.core.names import new_message_id
-from godwit.store.bodies import facts_of, json_text, spec_facts
+from godwit.store.bodies import json_text, spec_facts
 from godwit.store.sqlite.file import SqliteFile, sql
 from godwit.store.sqlite.many_rows import insert
+from godwit.store.state_rows import copy_record, message_record
 
 _WAITING: Final = ("incoming_deliveries", "ended_messages", "touched_messages")
 
@@ -102,7 +103,7 @@ class SqliteBatchWrite:
     def _copies(self) -> None:
         born, ended, changed = [], [], []
         for copy in self._batch.copies.values():
-            record = _record(copy)
+            record = copy_record(copy, copy.worker)
             if not copy.born:
                 changed.append((*record, copy.finished_at, copy.superseded))
             elif copy.finished_at is None:
@@ -126,7 +127,7 @@ class SqliteBatchWrite:
         finished, arrived, touched = [], [], []
         for message in self._batch.messages():
             if message.arrival is not None:
-                record = _message_record(message)
+                record = message_record(message)
                 if message.finished:
                     done = message.updated_at if message.ended_as is Status.COMPLETED else None
                     finished.append((*record, message.ended_as, done, message.updated_at))
@@ -200,47 +201,3 @@ class SqliteBatchWrite:
             self._execute(sql("messages/remove_groups"), place)
         if removal.event is Event.QUEUE_REMOVED and removal.of_first:
             self._execute(sql("messages/remove_queue"), (removal.queue,))
-
-
-def _record(copy: CopyChange) -> tuple[Any, ...]:
-    return (
-        copy.queue,
-        copy.group,
-        copy.publish_seq,
-        copy.message_id,
-        copy.status,
-        copy.retry_count,
-        copy.attempt,
-        copy.failures,
-        copy.crashes,
-        copy.worker,
-        copy.delivery_id,
-        copy.ready_at,
-        copy.delivered_at,
-        copy.lease_until,
-        copy.run_ms,
-        copy.error_kind,
-        copy.error_fingerprint,
-        json_text(copy.result),
-        copy.updated_at,
-    )
-
-
-def _message_record(message: MessageChange) -> tuple[Any, ...]:
-    arrival = message.arrival
-    assert arrival is not None  # noqa: S101 (the caller looked)
-    facts = facts_of(arrival.body)
-    return (
-        arrival.queue,
-        message.message_id,
-        arrival.type,
-        arrival.priority,
-        facts.payload,
-        facts.metadata,
-        message.retry_count,
-        facts.max_retries,
-        arrival.scheduled_at,
-        arrival.expires_at,
-        facts.created_at_ms or arrival.at,
-        message.updated_at,
-    )
