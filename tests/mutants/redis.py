@@ -116,7 +116,7 @@ MUTANTS: Final = (
     Mutant(
         name="redis: what a lost pull leased is not handed back",
         file="brokers/redis/pull.py",
-        old="            await self._give_back(order, partition, token)\n",
+        old="            await self._give_back(order, partition, token, error.__cause__.client)\n",
         new="",
         tests=(f"{OUTAGES}test_what_a_pull_leased_whose_reply_was_lost_is_handed_back_at_once",),
     ),

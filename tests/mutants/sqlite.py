@@ -49,8 +49,8 @@ MUTANTS: Final = (
     Mutant(
         name="sqlite: what a lost pull took is not handed back",
         file="brokers/sqlite/broker.py",
-        old='carry_out("pull", step, lost=self._hand_back)',
-        new='carry_out("pull", step)',
+        old="lost=self._hand_back)\n        if not found and wait:",
+        new=")\n        if not found and wait:",
         tests=crash_at("sqlite.hand_back:1"),
     ),
     Mutant(
