@@ -222,7 +222,9 @@ def test_a_shortened_journal_says_the_same(spark: SparkSession, pasts: Pasts, fi
     whole = Audited(spark, {name: short(rows) for name, rows in pasts.rows.items()})
     cut = Audited(spark, {name: short(rows, *range(50, len(rows), 50)) for name, rows in pasts.rows.items()})
     for name, rows in pasts.rows.items():
-        assert set(whole.open(name)) == set(cut.open(name)) == set(first.open(name)), name
+        assert set(whole.open(name)) == set(first.open(name)), name
+        assert set(map(_but_for_turns, cut.open(name))) == set(map(_but_for_turns, first.open(name))), name
+        assert _overtaken_schedules(cut.open(name)) <= _overtaken_schedules(first.open(name)), name
         assert set(whole.findings(name)) == set(first.findings(name)), name
         assert kinds(cut.findings(name)) == kinds(first.findings(name)), name  # in other words perhaps
         assert len(short(rows)) < len(rows) or name in KEPT, name
@@ -230,6 +232,15 @@ def test_a_shortened_journal_says_the_same(spark: SparkSession, pasts: Pasts, fi
     for name in pasts.more:
         assert set(later.open(name)) == set(second.open(name)), name
         assert set(later.findings(name)) == set(second.findings(name)), name
+
+
+def _but_for_turns(row: Any) -> Any:
+    """Return a copy without the mark that tasks which see few deliveries make later: an overtaken schedule's."""
+    return tuple(row) if row.deliver_at is None else tuple({**row.asDict(), "overtaken_at": None}.values())
+
+
+def _overtaken_schedules(rows: Iterable[Any]) -> set[Any]:
+    return {tuple(row) for row in rows if row.deliver_at is not None and row.overtaken_at is not None}
 
 
 def test_an_audit_goes_on_where_the_last_one_ended(first: Audited, second: Audited) -> None:

@@ -19,7 +19,8 @@ class JournalLost(GodwitError):
 
     @property
     def remedy(self) -> str:
-        return "Accept it (read from the earliest position; Spark: failOnDataLoss=false), and keep the journal longer."
+        ways = "godwit pipeline: --accept-loss; Spark: failOnDataLoss=false; else read from the earliest position"
+        return f"Accept it ({ways}), and keep the journal longer."
 
 
 class JournalDamaged(GodwitError):

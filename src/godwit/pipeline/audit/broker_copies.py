@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from godwit.brokers.contract import Broker, ShardEnds, Snapshot
 from godwit.core.errors import QueueNotFound
+from godwit.core.journal.projection import CopyState
 from godwit.core.journal.shards import Position, shard_parts
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ class BrokerListing:
     def add(self, shard: str, snapshot: Snapshot) -> None:
         """Add the copies of a shard."""
         self.positions[shard] = snapshot.position
-        if snapshot.copies:
-            self._tables.append(_table(shard, snapshot))
-        if sum(map(len, self._tables)) > MOST_COPIES:
-            self._spill()
+        for start in range(0, len(snapshot.copies), MOST_COPIES):
+            self._tables.append(_table(shard, snapshot.position.epoch, snapshot.copies[start : start + MOST_COPIES]))
+            if sum(map(len, self._tables)) > MOST_COPIES:
+                self._spill()
 
     def table(self, spark: SparkSession) -> DataFrame:
         """Return the copies."""
@@ -118,11 +119,10 @@ def _in_turns(shards: Mapping[str, ShardEnds], depths: Mapping[str, int]) -> Ite
         yield some
 
 
-def _table(shard: str, snapshot: Snapshot) -> pa.Table:
-    copies = snapshot.copies
+def _table(shard: str, epoch: str, copies: Sequence[CopyState]) -> pa.Table:
     columns = {
         "shard": pa.array([shard] * len(copies), pa.string()),
-        "epoch": pa.array([snapshot.position.epoch] * len(copies), pa.string()),
+        "epoch": pa.array([epoch] * len(copies), pa.string()),
         "queue": pa.array([copy.queue for copy in copies], pa.string()),
         "group": pa.array([copy.group for copy in copies], pa.string()),
         "publish_seq": pa.array([copy.publish_seq for copy in copies], pa.int64()),

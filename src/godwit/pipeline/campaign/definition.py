@@ -109,7 +109,7 @@ class Horizon(msgspec.Struct, frozen=True):
         """Return the horizon that begins with a UTC day."""
         start = datetime.combine(first, time(), UTC)
         if start > LAST_START - length:
-            raise InvalidSetting("start", first, f"a day that leaves room for the horizon before {LAST_START:%Y}")
+            raise InvalidSetting("start", str(first), f"a day that leaves room for the horizon before {LAST_START:%Y}")
         return cls(start, start + length)
 
     def local_days(self, latest: timedelta) -> list[date]:

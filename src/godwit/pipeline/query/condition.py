@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -32,6 +32,11 @@ _WHOLE_NUMBER: Final = re.compile(r"\d+")
 _QUOTES: Final = re.compile(r"\\.|\"", re.DOTALL)
 _DECIMAL: Final = re.compile(r"\d+\.\d+")
 
+LEAST_NUMBER: Final = -(2**63)
+LARGEST_NUMBER: Final = 2**63 - 1
+MOST_DIGITS: Final = 30
+
+T = TypeVar("T", int, float)
 Value = str | int | float | bool | datetime | None
 
 
@@ -217,10 +222,17 @@ class _Parser:
         if word.sort == "text" and not negative and (text := _unquoted(word.text)) is not None:
             return text
         if word.sort == "number" and _WHOLE_NUMBER.fullmatch(word.text):
-            return -int(word.text) if negative else int(word.text)
+            return self._in_range(word, -int(word.text) if negative else int(word.text))
         if word.sort == "number" and _DECIMAL.fullmatch(word.text):
-            return -float(word.text) if negative else float(word.text)
+            return self._in_range(word, -float(word.text) if negative else float(word.text))
         raise self._wrong(f"{word.text} is not a value", "Write text in quotes, a number, a timestamp or null.", back=1)
+
+    def _in_range(self, word: Token, value: T) -> T:
+        if not LEAST_NUMBER <= value <= LARGEST_NUMBER:
+            shown = word.text if len(word.text) < MOST_DIGITS else f"a number of {len(word.text)} digits"
+            remedy = f"Columns hold {LEAST_NUMBER:,} to {LARGEST_NUMBER:,}."
+            raise self._wrong(f"{shown} is more than a column can hold", remedy, back=1)
+        return value
 
     def _time(self, column: str) -> datetime:
         if self._columns[column] is not ColumnKind.TIME:
@@ -230,7 +242,8 @@ class _Parser:
         word, self._at = self._word, self._at + 1
         try:
             moment = datetime.fromisoformat(_unquoted(word.text) or "" if word else "")
-        except ValueError:
+            moment = moment if moment.tzinfo is None else moment.astimezone(UTC)
+        except (ValueError, OverflowError):
             moment = None
         if moment is None or moment.tzinfo is None:
             raise self._wrong(
@@ -280,6 +293,8 @@ def _unquoted(text: str) -> str | None:
     if text[0] == "'":  # JSON has only the other quotes
         inner = _QUOTES.sub(lambda match: {"\\'": "'", '"': '\\"'}.get(match[0], match[0]), inner)
     try:
-        return str(json.loads(f'"{inner}"'))
+        text = str(json.loads(f'"{inner}"'))
+        text.encode()  # half a character is no text
     except ValueError:
         return None
+    return text
