@@ -22,6 +22,7 @@ from godwit.core.clock import SYSTEM_CLOCK, Clock
 from godwit.core.errors import BrokerClosed, BrokerError, InvalidSetting, NotOpen, UnknownArgument
 from godwit.core.journal.external_journal import KeepsJournalElsewhere
 from godwit.core.journal.statuses import MessageStatus
+from godwit.core.logs import get_logger
 from godwit.core.messages.message import Message
 from godwit.core.messages.routing import Router, Transform
 from godwit.core.messages.schemas import Schemas
@@ -50,6 +51,8 @@ from godwit.telemetry.checks import answers
 from godwit.telemetry.metrics import QueueMetricsCollector
 from godwit.telemetry.sinks import Sink
 from godwit.telemetry.tracing import open_tracer
+
+log = get_logger(__name__)
 
 
 class MessageQueueManager(ConsumerRegistration):
@@ -161,6 +164,10 @@ class MessageQueueManager(ConsumerRegistration):
         if self.opened.here():  # several processes have what was made before their fork
             self.store_services.owner = name = worker_name()
             self.scheduler.claim_apart(name)
+        named_by = self.settings.origins.get("broker_url", "")
+        if named_by.startswith("env ") and named_by != "env GODWIT_URL":  # perhaps meant for another library
+            shown = config.without_password(self.settings.broker_url)
+            log.info("a variable of the environment names the broker", broker=shown, variable=named_by[4:])
         try:
             await self.broker.__aenter__()
         except BaseException:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from godwit import Message, MessageQueueManager, QueueConsumer
+from godwit import Message, MessageQueueManager, QueueConsumer, config
 from godwit.brokers.memory import MemoryBroker
 from godwit.core.errors import (
     BrokerClosed,
+    BrokerUnavailable,
     InvalidAckId,
     InvalidMessage,
     InvalidSetting,
@@ -28,6 +29,7 @@ from godwit.core.names import DEFAULT_GROUP, MessageId, QueueName
 from godwit.core.queues import QueueSpec
 from godwit.core.settings import QueueConfiguration, Settings
 from godwit.testing import InMemoryManager, assert_nothing_published, assert_published, in_memory, run_until_empty
+from tests.logs import capture_logs
 from tests.project.specification import ROOT
 
 ORDER = Message(queue="orders", type="order.created", payload={"id": 7})
@@ -256,3 +258,16 @@ async def test_the_journal_names_the_application_its_version_and_the_attributes_
 def test_a_version_that_no_journal_can_keep_is_refused(version: str) -> None:
     with pytest.raises(InvalidSetting, match="app_version"):
         MessageQueueManager(MemoryBroker(), settings=Settings(app_version=version))
+
+
+@pytest.mark.parametrize(("variable", "said"), [("RABBITMQ_URL", True), ("GODWIT_URL", False)])
+async def test_a_broker_that_a_variable_of_the_environment_names_is_logged(variable: str, said: bool) -> None:
+    environment = {variable: "amqp://guest:secret@127.0.0.1:1/"}
+    mq = MessageQueueManager.from_settings(config.load(environment=environment))
+    with capture_logs() as lines, pytest.raises(BrokerUnavailable):
+        await mq.__aenter__()
+    news = [line for line in lines if line["event"] == "a variable of the environment names the broker"]
+    assert [(line["variable"], line["broker"]) for line in news] == (
+        [(variable, "amqp://guest:***@127.0.0.1:1/")] if said else []
+    )
+    await mq.close()

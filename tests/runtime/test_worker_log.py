@@ -148,7 +148,7 @@ async def test_the_command_writes_lines_for_people_or_machines(sample: SampleWor
     _, said = await process.communicate()
     lines = said.decode().splitlines()
     if form == "text":
-        assert any("worker starts broker=sqlite:///" in line for line in lines)
+        assert any("worker starts broker=sqlite:///" in line and 'named_by="env GODWIT_URL"' in line for line in lines)
         assert any("ERROR" in line and "message given up" in line for line in lines)
         assert any(line.startswith("ConnectionError: the shop's bank is away") for line in lines)
         return

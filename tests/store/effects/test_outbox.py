@@ -8,6 +8,7 @@ import signal
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -224,6 +225,19 @@ async def test_a_connection_to_another_file_is_refused(mq: MessageQueueManager, 
                 await mq.outbox(connection).enqueue(order(1))
         finally:
             connection.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+async def test_a_transaction_on_another_file_is_blamed_itself(mq: MessageQueueManager, tmp_path: Path) -> None:
+    async with mq:
+        await mq.declare("orders")
+        assert mq.store is not None
+        await mq.store.ping()
+        with contextlib.closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+            connection.execute("CREATE TABLE sales (id INTEGER)")
+            connection.execute("INSERT INTO sales VALUES (1)")
+            with pytest.raises(InvalidSetting, match="Allowed: a connection to "):
+                await mq.outbox(connection).enqueue(order(1))
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])

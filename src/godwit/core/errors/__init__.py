@@ -45,7 +45,9 @@
     ├── EffectHeld (10)             another caller is making the same effect right now
     ├── StoreError (14)             the store cannot serve; live messages do not depend on it
     │   ├── StoreBusy, StoreClosed, StoreFull, StoreUnavailable
-    │   └── SchemaOutdated, SchemaTooNew
+    │   ├── SchemaOutdated
+    │   │   └── ForeignConnection   a connection of the application does not lead to the store's tables
+    │   └── SchemaTooNew
     └── BrokerError (14)            the backend cannot serve
         ├── BrokerBusy, BrokerClosed, BrokerUnavailable, NotOpen, NotReplicated
         └── StorageFull, StorageCorrupt, StorageTooNew, StorageUnsupported
@@ -135,6 +137,7 @@ from godwit.core.errors.pipeline import (
 )
 from godwit.core.errors.root import GodwitError, listed, meant, shown
 from godwit.core.errors.store import (
+    ForeignConnection,
     SchemaOutdated,
     SchemaTooNew,
     StoreBusy,
@@ -156,6 +159,7 @@ __all__ = [
     "ConfigurationError",
     "EffectHeld",
     "ExtraRequired",
+    "ForeignConnection",
     "GodwitError",
     "GroupNotFound",
     "InvalidAckId",

@@ -94,6 +94,21 @@ class SchemaOutdated(StoreError):
         return "Run godwit db upgrade; workers may go on meanwhile."
 
 
+class ForeignConnection(SchemaOutdated):
+    """A connection of the application does not lead to the store's tables."""
+
+    @property
+    def fact(self) -> str:
+        return f"The connection leads to a database that lacks {listed(self.pending)}"
+
+    @property
+    def remedy(self) -> str:
+        return (
+            f"Open it on the store's own database, {self.store}; if it is that one, the tables are made by "
+            "godwit db upgrade."
+        )
+
+
 class SchemaTooNew(StoreError):
     """The store has migrations that this version does not know."""
 

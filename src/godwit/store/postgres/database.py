@@ -127,9 +127,9 @@ class PostgresDatabase:
         async with self.connection(operation) as connection:
             return await connection.fetchrow(sql(name), *arguments)
 
-    def translating(self, operation: str) -> contextlib.AbstractContextManager[None]:
-        """Turn errors of the driver into ours."""
-        return _translating(self.shown, operation)
+    def translating(self, operation: str, *, theirs: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Turn errors of the driver into ours; `theirs` says that the connection is the application's own."""
+        return _translating(self.shown, operation, theirs=theirs)
 
     async def _opened(self) -> asyncpg.Pool:
         if self._closed:
@@ -162,11 +162,11 @@ class PostgresDatabase:
 
 
 @contextlib.contextmanager
-def _translating(shown: str, operation: str) -> Iterator[None]:
+def _translating(shown: str, operation: str, *, theirs: bool = False) -> Iterator[None]:
     try:
         yield
     except _DRIVER_ERRORS as error:
-        raise translated(error, shown, operation) from error
+        raise translated(error, shown, operation, theirs=theirs) from error
 
 
 async def schema_status(connection: asyncpg.Connection) -> SchemaStatus:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncpg
 
 from godwit.core.error_text import error_text
-from godwit.core.errors import GodwitError, SchemaOutdated, StoreBusy, StoreFull, StoreRefused, StoreUnavailable
+from godwit.core.errors import (
+    ForeignConnection,
+    GodwitError,
+    SchemaOutdated,
+    StoreBusy,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+)
 
 _FULL = (asyncpg.DiskFullError,)
 _BUSY = (
@@ -16,6 +24,12 @@ _BUSY = (
     asyncpg.TooManyConnectionsError,
 )
 _MISSING = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError)
+_IN_THE_WAY = (
+    asyncpg.DuplicateTableError,
+    asyncpg.DuplicateObjectError,
+    asyncpg.DuplicateFunctionError,
+    asyncpg.DuplicateColumnError,
+)
 _VALUE = (
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
@@ -26,8 +40,8 @@ _VALUE = (
 _REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
-def translated(error: BaseException, shown: str, operation: str) -> GodwitError:
-    """Return our error for one of the driver's."""
+def translated(error: BaseException, shown: str, operation: str, *, theirs: bool = False) -> GodwitError:
+    """Return our error for one of the driver's; `theirs` says that the connection is the application's own."""
     reason = error_text(error)
     if isinstance(error, _FULL):
         return StoreFull(shown)
@@ -37,7 +51,10 @@ def translated(error: BaseException, shown: str, operation: str) -> GodwitError:
         # Without the details: they show the row, and with it a payload.
         return StoreRefused(operation, str(error.args[0]) if isinstance(error, asyncpg.PostgresError) else reason)
     if isinstance(error, _MISSING):
-        return SchemaOutdated(shown, (reason,))
+        return ForeignConnection(shown, (reason,)) if theirs else SchemaOutdated(shown, (reason,))
+    if isinstance(error, _IN_THE_WAY):
+        remedy = "Another program uses that name: give Godwit a database of its own, or rename what is in the way."
+        return StoreUnavailable(shown, f"{reason}, and Godwit did not make it", remedy)
     if isinstance(error, _REFUSED):
         return StoreUnavailable(shown, reason, "Check the user, password and database of the store's URL.")
     if isinstance(error, TimeoutError):

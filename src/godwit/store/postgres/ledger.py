@@ -37,7 +37,7 @@ class PostgresLedger:
         await self._database.fetch("releasing a key", "ledger/release", key, holder)
 
     async def finish_within(self, connection: Any, key: str, *, holder: str, ttl: timedelta) -> EffectClaim:
-        with self._database.translating("finishing a key"):
+        with self._database.translating("finishing a key", theirs=True):
             transaction = await transaction_of(connection)
             if await transaction.fetchrow(sql("ledger/finish_at_once"), key, holder, ttl) is not None:
                 return EffectClaim(outcome=EffectOutcome.WON)

@@ -24,7 +24,7 @@ class PostgresOutbox:
             [envelope.ordering_key for envelope in envelopes],
             [packed_envelope(envelope) for envelope in envelopes],
         )
-        with self._database.translating("writing to the outbox"):
+        with self._database.translating("writing to the outbox", theirs=True):
             transaction = await transaction_of(connection)
             await transaction.execute(sql("outbox/put"), ids, queues, keys, packed)
 

@@ -92,6 +92,13 @@ async def _transaction_of(connection: Any, file: SqliteFile) -> SqliteTransactio
     raise InvalidSetting("connection", type(connection).__name__, allowed)
 
 
+async def _refuse_another_file(transaction: SqliteTransaction, file: SqliteFile) -> None:
+    rows = await transaction.fetchall("PRAGMA database_list")
+    places = [Path(place) for _, name, place in rows if name == "main"]
+    if not any(place.exists() and place.samefile(file.path) for place in places):
+        raise InvalidSetting("connection", str(places[0]), f"a connection to {file.path}")
+
+
 async def _prepare(transaction: SqliteTransaction, file: SqliteFile, table: str) -> None:
     """See that the store's tables are there before the application's transaction needs them.
 
@@ -112,11 +119,10 @@ async def inside(connection: Any, file: SqliteFile, table: str, operation: str) 
     """
     transaction = await _transaction_of(connection, file)
     try:
+        if file.path.exists():  # before its tables are looked for: those of another file are not missing
+            await _refuse_another_file(transaction, file)
         await _prepare(transaction, file, table)
-        rows = await transaction.fetchall("PRAGMA database_list")
-        places = [Path(place) for _, name, place in rows if name == "main"]
-        if not any(place.exists() and place.samefile(file.path) for place in places):
-            raise InvalidSetting("connection", str(places[0]), f"a connection to {file.path}")
+        await _refuse_another_file(transaction, file)
         if not transaction.in_transaction:
             await transaction.execute("BEGIN IMMEDIATE")
         yield transaction
