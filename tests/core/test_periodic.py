@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from godwit.core import background
 from godwit.core.errors import BrokerClosed, BrokerUnavailable
 from godwit.core.periodic import PeriodicTasks
@@ -72,3 +74,11 @@ async def test_an_error_of_any_other_kind_is_counted_and_the_step_goes_on() -> N
     steps = Steps(RuntimeError("bad round"), SystemError("worse"), None)
     assert await steps.run() == ["a background task failed"] * 2
     assert (steps.turns, background.failures()["s"] - before) == (4, 2)
+
+
+async def test_after_an_error_a_step_may_wait_longer_than_between_its_turns() -> None:
+    steps = Steps(None, None, AWAY, None)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await steps.run(after_error=HOUR)
+    assert steps.turns == 3

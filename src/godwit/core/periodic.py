@@ -41,8 +41,12 @@ class PeriodicTasks:
         at_once: bool = False,
         when: Callable[[], Awaitable[None]] | None = None,
         within: timedelta | None = STEP_WITHIN,
+        after_error: timedelta | None = None,
     ) -> None:
-        """Repeat a step until the broker is closed. It may return how long to wait for its next turn."""
+        """Repeat a step until the broker is closed. It may return how long to wait for its next turn.
+
+        `after_error` is how long to wait after a turn that failed, for steps that follow each other closely.
+        """
         pause = timedelta(0) if at_once else every
         trouble = RepeatedTrouble(log, "a periodic step got no answer", step=name, owner=self._owner)
         limit = None if within is None else within.total_seconds()
@@ -50,7 +54,7 @@ class PeriodicTasks:
             await asyncio.sleep(self._wait(pause.total_seconds()))
             if when is not None:
                 await when()
-            pause = every
+            pause = after_error or every
             try:
                 async with asyncio.timeout(limit):
                     wished = await step()

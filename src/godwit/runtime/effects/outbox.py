@@ -23,6 +23,8 @@ HOLD: Final = timedelta(seconds=60)
 IDLE: Final = timedelta(milliseconds=200)
 LONGEST_IDLE: Final = timedelta(seconds=0.95)
 """How long a message may lie in an outbox that was empty for a while."""
+PAUSE: Final = timedelta(seconds=1)
+"""How long a forwarder waits after an error."""
 _LONGEST_DELAY: Final = timedelta(minutes=5)
 
 log = get_logger(__name__)

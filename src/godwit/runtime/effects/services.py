@@ -22,7 +22,7 @@ from godwit.core.periodic import PeriodicTasks
 from godwit.core.settings import Settings
 from godwit.core.shared_keys import STORE_SERVICES
 from godwit.runtime.effects.once import DEFAULT_HOLD, DEFAULT_TTL, Once
-from godwit.runtime.effects.outbox import IDLE, OutboxForwarder, OutboxWriter
+from godwit.runtime.effects.outbox import IDLE, PAUSE, OutboxForwarder, OutboxWriter
 from godwit.runtime.effects.status import recorded, status_of
 from godwit.runtime.leader import RENEW_AFTER, LeaderClaim
 from godwit.runtime.recorder.census import take_census
@@ -159,7 +159,9 @@ class StoreServices:
         steps: dict[str, Run] = {
             "recorder": self.recorder.run,
             "census": partial(repeat, "census", self._count, self._settings.consumer.heartbeat_interval),
-            "outbox": partial(repeat, "outbox", self.forwarder.turn, IDLE, at_once=True, within=None),
+            "outbox": partial(
+                repeat, "outbox", self.forwarder.turn, IDLE, at_once=True, within=None, after_error=PAUSE
+            ),
             "ledger sweep": partial(
                 repeat, "ledger sweep", self._sweep, self._settings.scheduler.cleanup_interval, within=None
             ),
