@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from godwit.brokers.contract import Ack
+from godwit.brokers.contract import Ack, Delivery
 from godwit.brokers.memory import maintain as in_memory
 from godwit.brokers.sqlite import maintain as in_sqlite
 from godwit.core.names import QueueName
 from godwit.core.queues import GroupSpec
 from tests.brokers.large_queues import HELD_SECONDS, KINDS, calls_on_a_large_queue
 from tests.conformance.harness import LEASE, LONG, G, Harness, Q, ids_of
+from tests.waiting import soon
 
 PORTIONS = {"memory": in_memory.PORTION, "sqlite": in_sqlite.PORTION}
 MANY = {"memory": 100_000, "sqlite": 20_000}
@@ -110,6 +111,27 @@ async def test_an_outage_moves_every_lease_once_however_many_there_are(harness: 
     assert await harness.broker.maintain() == 0
     assert (await harness.events()).count("lease_moved") == many
     assert await harness.broker.settle([Ack(one.ack_id) for one in held]) == []
+    await harness.stop()
+
+
+async def test_any_number_of_leases_outlives_an_outage_and_lets_a_fresh_message_through(harness: Harness) -> None:
+    await harness.declare()
+    held: list[Delivery] = []
+    for many in (65_535, 65_536, 100_000):
+        while len(held) < many:
+            at_once = min(10_000, many - len(held))
+            await harness.publish(*(f"m{len(held) + n}" for n in range(at_once)))
+            held += await harness.pull(at_once)
+        await harness.restart()
+        await harness.outage(2 * LEASE)
+        await harness.publish(f"fresh-{many}", priority=100)
+        assert ids_of(await soon(harness.pull(1, lease=LONG), 5)) == [f"fresh-{many}"]
+        held_now = await harness.stats()
+        assert held_now.leased == many + 1 + (many > 65_535) + (many > 65_536)
+        await harness.broker.maintain()
+    for start in range(0, len(held), 10_000):
+        acks = [Ack(one.ack_id) for one in held[start : start + 10_000]]
+        assert await harness.broker.settle(acks) == []
     await harness.stop()
 
 

@@ -38,7 +38,7 @@ from godwit.core.messages.envelope import seal
 from godwit.core.messages.message import Message, MessageMetadata, Scheduling
 from godwit.core.names import AckId, MessageId, QueueName
 from godwit.core.queues import FlowControl, GroupSpec
-from tests.conformance.harness import LONG, G, Harness, Q, ids_of
+from tests.conformance.harness import LEASE, LONG, MOMENT, G, Harness, Q, ids_of
 from tests.waiting import soon
 
 EAST, WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
@@ -486,8 +486,35 @@ async def test_one_id_any_number_of_times_in_a_call_is_one_message(harness: Harn
     await goes_on(harness)
 
 
+ZERO: Final = timedelta(0)
+ZERO_WINDOWS: Final[dict[str, dict[str, Any]]] = {
+    "dedup window": {"dedup_window": ZERO},
+    "journal": {"journal_keep": ZERO},
+    "ttl": {"ttl": ZERO},
+    "all": {"dedup_window": ZERO, "journal_keep": ZERO, "ttl": ZERO},
+}
+
+
+@pytest.mark.parametrize("case", ZERO_WINDOWS)
+async def test_a_window_of_zero_is_refused_or_stops_nothing(harness: Harness, case: str) -> None:
+    group = GroupSpec(name=G, backoff=Backoff(minimum=ZERO, maximum=ZERO))
+    if "ttl" in ZERO_WINDOWS[case]:
+        with pytest.raises(InvalidSetting):
+            await harness.declare(group, **ZERO_WINDOWS[case])
+        assert await harness.broker.stats() == []
+    await harness.declare(group, **{name: ZERO for name in ZERO_WINDOWS[case] if name != "ttl"})
+    await harness.publish("a", "a", "b")
+    await harness.pull(1)
+    await harness.let_pass(LEASE + MOMENT)
+    await harness.broker.purge(Q)
+    await harness.publish("last")
+    assert await harness.ids() == ["last"]
+    await harness.broker.maintain()
+    assert (await harness.stats()).depth == 0
+
+
 @pytest.mark.promise(1)
-@pytest.mark.parametrize("groups", [1, 127])
+@pytest.mark.parametrize("groups", [1, 127, 128, 1_000])
 async def test_a_queue_of_any_number_of_groups_gives_each_its_copy_or_refuses_the_group(
     harness: Harness, groups: int
 ) -> None:

@@ -40,8 +40,10 @@ def declare(work: SqliteStep, spec: QueueSpec, groups: Sequence[GroupSpec]) -> N
         else:
             values = new_group_values(queue, _former_letters(work, queue, group.name), now_ms)
             work.execute(INSERT_GROUP, (queue.id, group.name, encoded, *values))
-        work.reload(queue)
+    work.reload(queue)  # once: of many groups each would read all
+    for group in wanted:
         if group.name not in known:
+            encoded = msgspec.json.encode(group)
             work.journal(queue, Event.GROUP_CREATED, work.group(queue, group.name), None, [declared_row(encoded)])
 
 
