@@ -502,7 +502,8 @@ async def test_a_window_of_zero_is_refused_or_stops_nothing(harness: Harness, ca
         with pytest.raises(InvalidSetting):
             await harness.declare(group, **ZERO_WINDOWS[case])
         assert await harness.broker.stats() == []
-    await harness.declare(group, **{name: ZERO for name in ZERO_WINDOWS[case] if name != "ttl"})
+    windows: dict[str, Any] = {name: ZERO for name in ZERO_WINDOWS[case] if name != "ttl"}
+    await harness.declare(group, **windows)
     await harness.publish("a", "a", "b")
     await harness.pull(1)
     await harness.let_pass(LEASE + MOMENT)

@@ -14,6 +14,7 @@ from godwit.core.journal.lifecycle import (
     events_of,
 )
 from godwit.core.journal.vocabulary import HOLDS, Event
+from godwit.core.messages.message import Priority
 from godwit.core.queues import LANE_OF_PRIORITY, Lane
 
 ENDS = {State.DONE, State.CANCELLED}
@@ -69,6 +70,12 @@ def test_an_event_moves_a_copy_only_as_the_table_says(event: Event, source: Stat
 @pytest.mark.parametrize(("ready_at", "state"), [(5, State.READY), (6, State.DELAYED), (None, State.READY)])
 def test_a_returned_copy_is_delayed_while_it_is_not_due(ready_at: int | None, state: State) -> None:
     assert LIFECYCLE[Event.NACKED].state_after(5, ready_at) is state
+
+
+def test_each_named_priority_has_the_lane_of_its_name() -> None:
+    assert [(priority.name, LANE_OF_PRIORITY[priority].name) for priority in Priority] == [
+        (name, name) for name in ("LOW", "MEDIUM", "HIGH", "CRITICAL")
+    ]
 
 
 def test_every_priority_has_a_lane_and_lanes_follow_priorities() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -78,6 +79,34 @@ async def test_rejecting_follows_the_retry_policy_or_gives_up() -> None:
         (letter,) = await mq.broker.dead_letters.page("orders")
         assert letter.kind is FailureKind.PERMANENT
         assert "nonsense" in letter.errors[0].message
+
+
+async def test_a_messages_own_retry_policy_counts_before_that_of_its_consumer_and_queue() -> None:
+    mq = in_memory()
+    tries: Counter[str] = Counter()
+
+    @mq.consumer("orders", retry_policy=RetryPolicy(max_attempts=2, initial_delay=timedelta(0)))
+    async def charge(message: Message) -> None:
+        tries[message.id] += 1
+        raise ConnectionError
+
+    async with mq:
+        own = RetryPolicy(max_attempts=5, initial_delay=timedelta(0))
+        await mq.enqueue_many(
+            [Message(id="own", queue="orders", retry_policy=own), Message(id="plain", queue="orders")]
+        )
+        await run_until_empty(mq)
+    assert tries == {"own": 5, "plain": 2}
+
+
+async def test_rejecting_by_hand_follows_a_messages_own_retry_policy() -> None:
+    async with orders() as mq:
+        own = RetryPolicy(max_attempts=1)
+        await mq.enqueue(Message(id="own", queue="orders", retry_policy=own))
+        (delivery,) = await mq.dequeue("orders", "billing")
+        await mq.reject_message(delivery, reason="busy")
+        (letter,) = await mq.broker.dead_letters.page("orders")
+        assert (letter.envelope.id, letter.kind) == ("own", FailureKind.TRANSIENT)
 
 
 async def test_a_scheduled_message_comes_at_its_time_and_not_before() -> None:

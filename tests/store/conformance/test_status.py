@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 
+import msgspec
 import pytest
 
 from godwit.brokers.contract import Ack, Nack
@@ -16,7 +18,7 @@ from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.clock import ManualClock, milliseconds
 from godwit.core.journal.statuses import Status
 from godwit.core.messages.envelope import seal
-from godwit.core.messages.message import Message, Scheduling
+from godwit.core.messages.message import Message, MessageMetadata, Scheduling
 from godwit.core.names import MessageId
 from godwit.core.queues import GroupSpec, JournalBody, QueueSpec
 from godwit.manager import MessageQueueManager
@@ -118,13 +120,23 @@ async def test_history_is_dropped_by_whole_days(harness: StoreHarness, store: St
     assert await store.messages.retain(timedelta(days=3)) == 0
 
 
+async def test_payload_and_metadata_of_a_message_are_stored_as_they_were_sent(
+    harness: StoreHarness, store: Store, broker: MemoryBroker
+) -> None:
+    payload = {"user": 7, "names": ["ä", None, 1.5]}
+    metadata = MessageMetadata(correlation_id="c1", source="shop")
+    await broker.publish([seal(Message(id="o1", queue="orders", payload=payload, metadata=metadata))])
+    await Recorder(broker.journal, store.messages).catch_up()
+    (row,) = await rows(harness.url, "SELECT DISTINCT payload, metadata FROM queue_messages")
+    stored = [value if isinstance(value, dict) else json.loads(value) for value in (row["payload"], row["metadata"])]
+    assert stored == [payload, msgspec.to_builtins(metadata)]
+
+
 async def test_odd_payloads_are_recorded_and_do_not_stop_the_recorder(store: Store, broker: MemoryBroker) -> None:
     recorder = Recorder(broker.journal, store.messages)
     odd = ["\0", {"nul\0key": [1, "a\0b"]}, "\\u0000", "ä𝄞", {"deep": [[[[[]]]]]}, 10**40, 1e-300, None]
     await broker.publish([seal(Message(id=f"o{n}", queue="orders", payload=one)) for n, one in enumerate(odd)])
     strange = seal(Message(id="strange", queue="orders"))
-    import msgspec
-
     for number, body in enumerate([b"not json", b'{"payload": 1e999999}', b'{"payload": "\\ud800"}', b"\xff\xfe"]):
         await broker.publish([msgspec.structs.replace(strange, id=f"s{number}", body=body)])
     await recorder.catch_up()
