@@ -80,7 +80,8 @@ class WorkerCounts:
         count = len(acks)
         runs_ms = [ack.run_ms or 0 for ack in acks]
         run_ms = sum(runs_ms)
-        latencies = [(now_ms - delivery.envelope.created_at_ms) / 1000 for delivery in ended]
+        envelopes = [delivery.envelope for delivery in ended]
+        latencies = [(now_ms - max(one.created_at_ms, one.deliver_at_ms or 0)) / 1000 for one in envelopes]
         self.tallies[place].count(count, run_ms=run_ms)
         seconds = [one / 1000 for one in runs_ms] if run_ms else [0.0] * count
         self.metrics.processed(*place, seconds, Outcome.DONE, latency_seconds=latencies)
