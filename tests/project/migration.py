@@ -52,4 +52,4 @@ def _runs(page: Path, block: Block, folder: Path, python: Path, url: str) -> boo
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path.cwd() / sys.argv[1]))
