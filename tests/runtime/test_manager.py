@@ -283,7 +283,7 @@ async def test_the_journal_names_the_application_its_version_and_the_attributes_
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("version", ["", "v" * 101])
+@pytest.mark.parametrize("version", ["", "v" * 101, "2\n1", "\udc80"])
 def test_a_version_that_no_journal_can_keep_is_refused(version: str) -> None:
     with pytest.raises(InvalidSetting, match="app_version"):
         MessageQueueManager(MemoryBroker(), settings=Settings(app_version=version))

@@ -127,8 +127,10 @@ def check_actor(actor: str | None) -> str | None:
 
 def check_app_version(version: str | None) -> str | None:
     """Refuse a version of an application that the journal cannot keep."""
-    if version is not None and (type(version) is not str or not 0 < len(version) <= _LONGEST_VERSION):
-        raise InvalidSetting("app_version", version, f"1 to {_LONGEST_VERSION} characters, or none")
+    if version is not None and not (
+        type(version) is str and 0 < len(version) <= _LONGEST_VERSION and version.isprintable()
+    ):
+        raise InvalidSetting("app_version", version, f"1 to {_LONGEST_VERSION} printable characters, or none")
     return version
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +20,13 @@ from godwit.core.clock import SYSTEM_CLOCK
 from godwit.core.errors import JournalLost
 from godwit.core.journal.chunks import Chunk, decode_chunk
 from godwit.core.journal.shards import Position, shard_name
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
+from godwit.core.names import DEFAULT_GROUP as GROUP
 from godwit.core.names import QueueName, new_message_id
 from godwit.core.queues import GroupSpec, QueueSpec
 from tests.servers.redis import RedisServer, redis_server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from godwit.brokers.contract import Journal
@@ -125,3 +129,24 @@ async def test_a_trim_between_two_pages_is_told_and_never_passed_over(
         with pytest.raises(JournalLost) as lost:
             await journal.read(SHARD, Position(epoch, found[-1].last_seq), limit=1_000)
         assert f"row {found[-1].last_seq:,}" in str(lost.value)
+
+
+async def test_a_pull_that_waits_on_the_server_names_the_version_of_its_application(server: RedisServer) -> None:
+    server.flush()
+    async with RedisBroker(server.url) as producer, server_side(server) as worker:
+        await producer.declare(QueueSpec(name=QUEUE))
+        pulling = asyncio.create_task(worker.pull(QUEUE, GROUP, worker="w", limit=1, lease=LEASE, wait=LEASE))
+        with server.client() as client:
+            await eventually(lambda: client.info("clients")["blocked_clients"] > 0)
+        await producer.publish([Envelope(new_message_id(), QUEUE, b"body", 4, SYSTEM_CLOCK.now_ms())])
+        assert len(await pulling) == 1
+        _, chunks = await everything(producer.journal)
+    (delivered,) = [chunk for chunk in chunks if chunk.event is Event.DELIVERED]
+    assert (delivered.worker, delivered.app_version, delivered.actor) == ("w", "2.1", None)
+
+
+def server_side(server: RedisServer) -> RedisBroker:
+    """Return a broker of an application of version 2.1."""
+    broker = RedisBroker(server.url)
+    broker.app_version = "2.1"
+    return broker
