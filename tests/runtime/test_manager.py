@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -26,10 +27,11 @@ from godwit.core.failures.failure import FailureKind
 from godwit.core.failures.judgement import Retry
 from godwit.core.failures.retry import RetryPolicy
 from godwit.core.journal.chunks import decode_chunk, rows_of
-from godwit.core.names import DEFAULT_GROUP, MessageId, QueueName
+from godwit.core.names import DEFAULT_GROUP, AckId, MessageId, QueueName
 from godwit.core.queues import QueueSpec
 from godwit.core.settings import QueueConfiguration, Settings
 from godwit.testing import InMemoryManager, assert_nothing_published, assert_published, in_memory, run_until_empty
+from tests.hostile import OddError
 from tests.logs import capture_logs
 from tests.project.specification import ROOT
 
@@ -300,3 +302,34 @@ async def test_a_broker_that_a_variable_of_the_environment_names_is_logged(varia
         [(variable, "amqp://guest:***@127.0.0.1:1/")] if said else []
     )
     await mq.close()
+
+
+async def test_an_acknowledgement_that_did_not_get_through_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with orders() as mq:
+        message_id = await mq.enqueue(ORDER)
+        await mq.dequeue("orders", "billing")
+
+        async def cancelled(_: object) -> list[AckId]:
+            raise asyncio.CancelledError
+
+        with monkeypatch.context() as away:
+            away.setattr(mq.broker, "settle", cancelled)
+            with pytest.raises(asyncio.CancelledError):
+                await mq.acknowledge_message(message_id)
+        await mq.acknowledge_message(message_id)
+        with pytest.raises(MessageNotHeld):
+            await mq.acknowledge_message(message_id)
+
+
+async def test_closing_goes_on_when_one_of_its_steps_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    mq = orders()
+    await mq.__aenter__()
+
+    async def fails() -> None:
+        raise OddError("no end")
+
+    monkeypatch.setattr(mq.monitoring, "close", fails)
+    with pytest.raises(OddError):
+        await mq.close()
+    with pytest.raises(BrokerClosed):
+        await mq.broker.stats()

@@ -354,18 +354,22 @@ async def test_closing_refuses_new_messages_and_waits_for_those_under_way(
 
 async def test_messages_of_a_key_keep_their_order_when_another_one_of_the_batch_is_refused() -> None:
     broker = SlowFirst()
-    await broker.declare(QueueSpec(name=ORDERS))
+    # The refused message comes before the others in the call, which go again one by one then.
+    tasks_queue = QueueName("tasks")
+    await broker.declare(QueueSpec(name=tasks_queue))
     await broker.declare(QueueSpec(name=SMALL, max_size=1))
     async with QueueProducer(broker, source="test") as producer:
         await producer.enqueue(Message(queue=SMALL))
-        first = asyncio.create_task(producer.enqueue(Message(queue=ORDERS, payload="first")))
+        first = asyncio.create_task(producer.enqueue(Message(queue=tasks_queue, payload="first")))
         await settle()
-        keyed = [Message(queue=ORDERS, ordering_key="k", payload=number) for number in range(20)]
+        keyed = [Message(queue=tasks_queue, ordering_key="k", payload=number) for number in range(20)]
         tasks = [asyncio.create_task(producer.enqueue(one)) for one in (*keyed, Message(queue=SMALL))]
         broker.gate.set()
         assert await outcomes([first, *tasks]) == ["ok"] * 21 + ["QueueFull"]
     found = []
-    while pulled := await broker.pull(ORDERS, GroupName("default"), worker="w", limit=50, lease=timedelta(minutes=1)):
+    while pulled := await broker.pull(
+        tasks_queue, GroupName("default"), worker="w", limit=50, lease=timedelta(minutes=1)
+    ):
         found += [one.open().payload for one in pulled]
         await broker.settle([Ack(one.ack_id) for one in pulled])
     assert [one for one in found if one != "first"] == list(range(20))
