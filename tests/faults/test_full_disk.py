@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,12 +15,15 @@ import pytest
 from godwit.brokers.contract import Ack, Broker, Delivery
 from godwit.brokers.sqlite import SqliteBroker
 from godwit.core.errors import StorageFull
+from godwit.core.names import AckId
 from godwit.core.queues import QueueSpec
+from godwit.manager import MessageQueueManager
 from tests.conformance.harness import LONG, G, Q
 from tests.faults.child_processes import ChildProcesses
 from tests.faults.publisher import envelope, publish_until_refused
 from tests.faults.reconciliation import DATABASE, consistent, ids, url_of
 from tests.faults.record import lines_of, read_all
+from tests.logs import capture_logs
 from tests.waiting import eventually
 
 DISK = "8m"
@@ -156,3 +162,28 @@ async def test_a_full_disk_under_load_from_several_processes_loses_nothing(
     async with SqliteBroker(small_disk / DATABASE) as broker:
         await drain.finish(broker, accepted)
     await reconciled(small_disk, accepted, drain.done)
+
+
+async def test_a_worker_on_a_full_disk_says_so_once_and_never_that_the_broker_answers_again(tmp_path: Path) -> None:
+    renewals = 0
+
+    class CountedBroker(SqliteBroker):
+        def extend_now(self, ack_ids: Sequence[AckId], lease: timedelta) -> list[AckId]:
+            nonlocal renewals
+            renewals += 1
+            return super().extend_now(ack_ids, lease)
+
+    async with MessageQueueManager(CountedBroker(tmp_path / DATABASE, max_pages=PAGES)) as mq:
+        mq.consumer(Q, lease=0.6)(lambda _: None)
+        await mq.declare(Q, G)
+        await publish_until_full(mq.broker, set(), "first")
+        worker = mq.worker()
+        with capture_logs() as lines:
+            running = asyncio.create_task(worker.run())
+            await eventually(lambda: renewals >= 5)
+            worker.stop()
+            worker.stop()  # without waiting for a disk that stays full
+            await running
+    warned = Counter(line["event"] for line in lines if line["log_level"] == "warning")
+    assert max(warned.values()) == 1, warned
+    assert "the broker answers again" not in {line["event"] for line in lines}

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from godwit.core import background
-from godwit.core.error_text import error_text
 from godwit.core.errors import GodwitError
-from godwit.core.logs import get_logger
+from godwit.core.logs import RepeatedTrouble, get_logger
 from godwit.core.names import AckId
 from godwit.runtime.delivery.in_flight import InFlight
 
@@ -26,6 +25,7 @@ class Renewer:
         self._held = held
         self._extend_now = extend_now
         self._every = every.total_seconds()
+        self._trouble = RepeatedTrouble(log, "leases not renewed")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="godwit renewer", daemon=True)
 
@@ -42,17 +42,20 @@ class Renewer:
 
     def tick(self) -> int:
         """Renew once; return how many leases were extended."""
-        renewed = 0
+        renewed, failed = 0, False
         for lease, ack_ids in self._held.to_renew(time.monotonic()).items():
             try:
                 refused = self._extend_now(ack_ids, lease)
             except GodwitError as error:
-                log.warning("leases not renewed", count=len(ack_ids), error=error_text(error))
+                self._trouble.came(error, count=len(ack_ids))
+                failed = True
                 continue
             renewed += len(ack_ids) - len(refused)
             if refused:
                 # Most were settled between the listing and the call; a lost one will see its settlement refused.
                 log.debug("leases gone before renewal", count=len(refused))
+        if not failed:
+            self._trouble.over("leases are renewed again")
         return renewed
 
     def _run(self) -> None:
