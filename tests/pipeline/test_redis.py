@@ -13,6 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name it goes by in al
 
 from godwit.brokers.contract import ShardEnds
 from godwit.brokers.urls import connect
+from godwit.core.messages.envelope import seal_all
+from godwit.core.messages.message import Message
+from godwit.core.queues import GroupSpec, QueueSpec
+from godwit.pipeline.audit.verdict import AuditVerdict
+from godwit.pipeline.jobs.audit import AuditSettings, audit_in_session, verify_chain
 from godwit.pipeline.jobs.run import RunSettings, follow
 from godwit.pipeline.source.decoder import ChunkDecoder
 from godwit.pipeline.source.offsets import RowRange, split
@@ -88,3 +93,25 @@ def test_the_pipeline_and_the_sink_on_redis_and_postgres(spark: SparkSession, tm
     sent = Counter(row["message_id"] for row in journal_rows(url) if row.get("type") == "bulk" and row["copy"] == 0)
     assert len(sent) == 2_000
     assert set(sent.values()) == {1}
+
+
+def test_fifty_messages_that_waited_on_a_flushed_server_are_never_clean(spark: SparkSession, tmp_path: Path) -> None:
+    server = fresh()
+
+    async def publish() -> None:
+        async with connect(server.url) as broker:
+            await broker.declare(QueueSpec(name="orders"), [GroupSpec(name="g")])
+            await broker.publish(seal_all([Message(id=f"m{number}", queue="orders") for number in range(50)]))
+
+    asyncio.run(publish())
+    with fresh_database() as store, Connections(server.url, store) as connections:
+        run = RunSettings(
+            broker_url=server.url, store_url=store, lake=str(tmp_path / "lake"), parts=("archive", "audit"), once=True
+        )
+        before = audit_in_session(spark, connections, AuditSettings(run=run))
+        assert (before.verdict, before.open, before.coverage.level) == (AuditVerdict.CLEAN, 50, 1)
+        server.flush()
+        flushed = audit_in_session(spark, connections, AuditSettings(run=run))
+        assert (flushed.verdict, flushed.open) == (AuditVerdict.UNKNOWN, 50)
+        assert [(span.shard, span.copies, span.last_seq) for span in flushed.unknown] == [("orders#0", 50, None)]
+        assert verify_chain(connections, "default").verdicts == 2
