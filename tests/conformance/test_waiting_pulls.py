@@ -89,6 +89,16 @@ async def test_a_lease_that_runs_out_wakes_a_waiting_pull_without_anybody_mainta
     assert await woken(live, nothing) == ["a"]
 
 
+async def test_a_short_lease_that_an_outage_moved_ends_for_a_pull_that_waits(live: Harness) -> None:
+    await live.declare()
+    await live.publish("a")
+    await live.pull_one(worker="lost")
+    await real_time(3 * LEASE)  # nobody looks: when the pull begins, an outage is seen
+    began = calm()
+    assert ids_of(await live.pull(5, wait=PATIENT, lease=LONG)) == ["a"]
+    assert calm() - began < SOON_SECONDS
+
+
 async def test_a_delayed_retry_wakes_a_waiting_pull(live: Harness) -> None:
     await live.declare()
     await live.publish("a")

@@ -137,7 +137,7 @@ def test_a_query_whose_python_came_up_too_late_begins_again_for_a_while(
 
     monkeypatch.setattr(run, "running_query", running)
     monkeypatch.setattr(run, "wait_for_end", lambda *_: None)
-    settings = run.RunSettings(broker_url="memory://", store_url=None, lake="lake")
+    settings = run.RunSettings(broker_url="memory://", store_url=None, lake="lake", parts=("analytics",))
     nothing: Any = None
     run.follow(nothing, nothing, settings, lambda _: None)
     assert len(begun) == 8

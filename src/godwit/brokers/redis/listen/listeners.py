@@ -31,6 +31,8 @@ CALL_BACK_SECONDS: Final = 1.0
 """How long closing waits for pulls that wait on the server."""
 LOOK_SECONDS: Final = 1.0
 """How often a place where a pull waits is looked at in any case."""
+SOON_SECONDS: Final = 0.25
+"""What is due sooner than this is waited for without a look between."""
 
 
 class RedisListener(LoopListener):
@@ -247,9 +249,13 @@ class RedisListeners:
 
     def _arm(self, place: Place, spot: WaitPlace) -> None:
         """Set the timer of a place to what is due, or to the next look in any case."""
-        when = self._loop.time() + LOOK_SECONDS
-        if spot.due is not None:
-            when = min(when, spot.due)
+        now = self._loop.time()
+        when = now + LOOK_SECONDS
+        if spot.due is not None and spot.due < when:
+            left = spot.due - now
+            # A lease for whose whole length nobody looked counts as an outage, which moves it by its length, again and
+            # again: a look between keeps one that is shorter than LOOK_SECONDS from it.
+            when = now + left / 2 if left > SOON_SECONDS else spot.due
         if spot.timer is not None:
             if spot.timer.when() <= when:
                 return
