@@ -12,7 +12,16 @@ UPKEEP: Final = "tests/brokers/redis/test_redis_upkeep.py::"
 AWAY: Final = "tests/brokers/redis/topologies/test_one_away.py::"
 CONNECTIONS: Final = "tests/brokers/redis/test_redis_connections.py::"
 
+WAITING: Final = "tests/conformance/test_waiting_pulls.py::"
+
 MUTANTS: Final = (
+    Mutant(
+        name="redis client: a short lease is looked at only when it ends",
+        file="brokers/redis/listen/listeners.py",
+        old="now + left / 2 if left > SOON_SECONDS else spot.due",
+        new="spot.due",
+        tests=(f"{WAITING}test_a_short_lease_that_an_outage_moved_ends_for_a_pull_that_waits[redis-sentinel]",),
+    ),
     Mutant(
         name="redis client: a connection waits for a reply that was read already",
         file="brokers/redis/client/connection.py",
