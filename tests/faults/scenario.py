@@ -20,6 +20,7 @@ from godwit.brokers.contract import Ack, Broker, GiveUp, HandBack, Nack, Settlem
 from godwit.core.failures.failure import FailureKind
 from godwit.core.journal.chunks import decode_chunk
 from godwit.core.journal.shards import Position, shard_name
+from godwit.core.journal.vocabulary import Event
 from godwit.core.messages.envelope import Envelope
 from godwit.core.names import GroupName, MessageId, QueueName
 from godwit.core.queues import GroupSpec, QueueSpec
@@ -133,6 +134,9 @@ class Life:
     async def clear(self) -> None:
         await self.broker.shared.clear("k", "l")
 
+    async def note_a_pause(self) -> None:
+        await self.broker.note_hold(Event.PAUSED, Q, hold=b"{}", actor="ops")
+
     async def purge(self) -> None:
         assert await self.broker.purge(Q, MAIL) > 0
 
@@ -156,7 +160,7 @@ class Life:
             self.declare, self.publish, self.publish_again_with_news, self.pull, self.settle, self.extend,
             self.give_up_more, self.cancel, self.replay, self.discard, self.declare_dead, self.maintain,
             self.lose_a_pull, self.commit, self.trim, self.forget, self.put, self.delete, self.put, self.clear,
-            self.purge, self.back_up, self.remove, self.publish_late,
+            self.note_a_pause, self.purge, self.back_up, self.remove, self.publish_late,
         ]  # fmt: skip
 
 

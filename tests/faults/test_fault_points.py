@@ -28,6 +28,8 @@ PASSAGES = {
     "sqlite.after_commit": (1, 2, 4, 5, 9, 12, 13, 14, 19),
 }
 """Points that every transaction passes are tried in several of them; the others at their first passage."""
+UNREACHED = {"sqlite.mend"}
+"""Steps that this life does not take: counters are mended only where something damaged them."""
 
 
 def points() -> set[str]:
@@ -39,7 +41,7 @@ def points() -> set[str]:
     assert made == ["call.name"], "a new kind of fault point: let this test find its names"
     assert len(found) + len(writers) + len(made) == len(re.findall(r"\bfault_point\(", text))
     calls = set(re.findall(r'\b(?:write|submit)\(\s*"(\w+)"', text))
-    return found | {f"sqlite.{name}" for name in writers | calls}
+    return (found | {f"sqlite.{name}" for name in writers | calls}) - UNREACHED
 
 
 CRASHES = [f"{point}:{passage}" for point in sorted(points()) for passage in PASSAGES.get(point, (1,))]

@@ -21,7 +21,6 @@ from godwit.brokers.redis.client import client as redis_calls
 from godwit.brokers.redis.listen import prefetch as redis_fetches
 from godwit.brokers.urls import connect
 from godwit.core.fault_points import killer
-from godwit.core.journal.vocabulary import Event
 from tests.conformance.harness import LONG, G, Q
 from tests.faults.child_processes import ChildProcesses
 from tests.faults.reconciliation import agreeing
@@ -88,16 +87,12 @@ class LongerLife(Life):
         await self.changed()
         assert len(await waiting) == 1
 
-    async def note_a_pause(self) -> None:
-        await self.broker.note_hold(Event.PAUSED, Q, hold=b"{}", actor="ops")
-
     def steps(self) -> list[Callable[[], Awaitable[None]]]:
         return [
             *super().steps(),
             self.publish_plainly,
             self.ack_plainly,
             self.take_the_rest,
-            self.note_a_pause,
             self.wait_for_one,
         ]
 

@@ -19,8 +19,9 @@ from tests.waiting import eventually
 GROUPS = ("billing", "mail", "search", "audit")
 CONSUMERS = 50
 MESSAGES = 2_000
-MOST_CONNECTIONS = 12
-"""Of one process: ten for calls, one that waits, one that renews leases from a thread."""
+CALL_CONNECTIONS = 10
+MOST_CONNECTIONS = CALL_CONNECTIONS + 2
+"""Of one process: those for calls, one that waits, one that renews leases from a thread."""
 
 
 def consume(url: str, record: Path, *, group: str, stop: Path) -> None:
@@ -29,7 +30,7 @@ def consume(url: str, record: Path, *, group: str, stop: Path) -> None:
 
 
 async def _consume(url: str, record: Record, group: str, stop: Path) -> None:
-    async with connect(url) as broker:
+    async with connect(url, redis_connections=CALL_CONNECTIONS) as broker:
 
         async def one(number: int) -> None:
             worker = f"{group}-{number}"
