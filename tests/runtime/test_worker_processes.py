@@ -214,9 +214,11 @@ async def test_a_handler_that_hangs_in_a_thread_is_no_longer_renewed_past_its_ti
     letters = QueueName("letters")
     await sample.broker.declare(QueueSpec(name=letters))
     await sample.publish("work", queue=letters)
-    with sample.worker(target="tests.runtime.handler_forms_app:mq", seconds=300, SAMPLE_CONFIG=str(config)) as hanging:
+    one_slot = ("--concurrency", "1")  # which the thread that hangs keeps: this worker cannot take the message again
+    target = "tests.runtime.handler_forms_app:mq"
+    with sample.worker(*one_slot, target=target, seconds=300, SAMPLE_CONFIG=str(config)) as hanging:
         await eventually(lambda: sample.recorded("begin") == ["o0"], within=STARTED)
-        with sample.worker(target="tests.runtime.handler_forms_app:mq", SAMPLE_CONFIG=str(config)):
+        with sample.worker(target=target, SAMPLE_CONFIG=str(config)):
             await eventually(lambda: sample.recorded("end") == ["o0"], within=STARTED)
             await eventually(lambda: sample.is_empty(letters), what="the handled message is settled")
         hanging.send_signal(signal.SIGTERM)

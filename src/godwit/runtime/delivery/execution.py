@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final, cast
 
 import msgspec
@@ -150,9 +150,10 @@ class Execution:
         context = contextvars.copy_context()
         call = partial(context.run, self._handler, given)
         result = await asyncio.get_running_loop().run_in_executor(self._threads, raisable, call)
-        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        kind = type(result)  # isinstance() would ask the result itself, whose class may raise
+        if issubclass(kind, GeneratorType | AsyncGeneratorType):
             raise TypeError("the handler returned a generator, which never ran")
-        return await self._limited(result, task) if inspect.iscoroutine(result) else result
+        return await self._limited(result, task) if issubclass(kind, CoroutineType) else result
 
     async def _limited(self, running: Awaitable[Any], task: asyncio.Task[None]) -> Any:
         """Wait for a handler as long as its time limit allows."""
