@@ -94,9 +94,9 @@ def on_memory(count: int, clock: Clock = perf_counter) -> float:
     """Return the rate of a worker on a broker in memory, which has no store by default."""
 
     async def measured() -> float:
-        async with MemoryBroker() as broker:
-            await filled(broker, count)
-            return await by_worker(MessageQueueManager(broker), count, clock)
+        async with MessageQueueManager(MemoryBroker()) as manager:
+            await filled(manager.broker, count)
+            return await by_worker(manager, count, clock)
 
     return asyncio.run(measured())
 

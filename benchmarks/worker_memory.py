@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import resource
-import tempfile
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
@@ -112,6 +111,8 @@ def results(sizes: list[float], count: int) -> list[Result]:
 
 def run(*, count: int = 1_000_000) -> Report:
     """Let one worker process empty a long queue, and look at it ten times."""
+    import tempfile  # here: the process that is measured loads this module, and shall load what a worker loads
+
     with tempfile.TemporaryDirectory(prefix="godwit-bench-") as name:
         folder = Path(name)
         sizes = sizes_on_the_way(folder, count)

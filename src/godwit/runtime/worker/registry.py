@@ -88,8 +88,13 @@ class Registry:
     def _refuse_a_second(
         self, handler: Handler, queues: Iterable[QueueName], group: GroupName, types: frozenset[str] | None
     ) -> None:
-        """Refuse a handler for what another one of its group handles: which of them got a message would be chance."""
+        """Refuse a handler for what another one of its group handles: which of them got a message would be chance.
+
+        The same function may be registered several times: it does the same, in several instances.
+        """
         for other in self.consumers:
+            if _code(other.handler) is _code(handler):
+                continue
             shared = sorted(set(queues) & set(other.queues))
             both = types if other.types is None else other.types if types is None else types & other.types
             if shared and other.group == group and (both is None or both):
@@ -142,6 +147,11 @@ class Registry:
     def _filters(self, queues: Iterable[QueueName], group: GroupName) -> dict[QueueName, Condition]:
         found = {queue: filters_of(self._settings.queue(queue)).get(group) for queue in queues}
         return {queue: condition for queue, condition in found.items() if condition is not None}
+
+
+def _code(handler: Handler) -> object:
+    """Return what a handler does: its code, also when it was made anew by a function; else the handler itself."""
+    return getattr(handler, "__code__", handler)
 
 
 def _with_bodies(spec: QueueSpec, *, bodies: bool) -> QueueSpec:

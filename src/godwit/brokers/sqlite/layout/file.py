@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -113,7 +112,7 @@ def _create_schema(connection: sqlite3.Connection) -> None:
     added = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?, ?)", ADDED_TABLES).fetchone()[0]
     if not new and added == len(ADDED_TABLES):
         return
-    script = files("godwit.brokers.sqlite").joinpath("schema.sql").read_text("utf-8")
+    script = Path(__file__).parents[1].joinpath("schema.sql").read_text("utf-8")
     connection.execute("BEGIN IMMEDIATE")
     try:
         for statement in script.split(";\n"):
