@@ -43,8 +43,8 @@ class RabbitListeners(PlaceListeners):
             now_ms = self._clock.now_ms()
             due_ms, _ = self._lease_table.outlook(place, now_ms)
             if due_ms is not None:
-                # A lease for whose whole length nobody looked counts as an outage, which moves it by its length: a look
-                # between keeps it from that.
+                # A lease for whose whole length no call looked counts as an outage, which moves it by its length: a
+                # look between keeps it from that.
                 left_ms = due_ms - now_ms
                 self._arm(place, now_ms + left_ms // 2 if left_ms > SOON_MS else due_ms)
 

@@ -253,7 +253,7 @@ class RedisListeners:
         when = now + LOOK_SECONDS
         if spot.due is not None and spot.due < when:
             left = spot.due - now
-            # A lease for whose whole length nobody looked counts as an outage, which moves it by its length, again and
+            # A lease for whose whole length no call looked counts as an outage, which moves it by its length, again and
             # again: a look between keeps one that is shorter than LOOK_SECONDS from it.
             when = now + left / 2 if left > SOON_SECONDS else spot.due
         if spot.timer is not None:
