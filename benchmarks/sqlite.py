@@ -124,6 +124,12 @@ def run(
         Result(name="publish", unit="messages/s", repeats=[1 / cost for cost in found["publish"]]),
         Result(name="pull + ack", unit="messages/s", repeats=[1 / cost for cost in found["consume"]]),
         Result(
+            name="publish, share of the bare executemany, on this disk",
+            unit="x",
+            repeats=ratios(found["bare publish"], found["publish"]),
+        ),
+        Result(name="wait for the disk", unit="ms", repeats=[seconds * 1e3 for seconds in found["disk"]]),
+        Result(
             name=f"publish, share of the bare executemany, a wait for the disk of {DISK_SECONDS * 1e3:g} ms or more",
             unit="x",
             repeats=publish_shares(found),
